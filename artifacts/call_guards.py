@@ -29,7 +29,7 @@ CODE = "code for the sizes"
 
 @dataclass(frozen=True)
 class CallGuard:
-    """A guard of an entry.
+    """A named guard of an entry: a condition that every call must satisfy.
 
     Args:
         name: that errors and counters give it.
@@ -42,76 +42,80 @@ class CallGuard:
     where: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """The facts, for scripts."""
+        """Return the guard as a JSON object."""
         return asdict(self)
 
 
 def kind_guard(name: str) -> str:
-    """Name the guard that an input is an array."""
+    """Return the name of the guard that an input is an array."""
     return f"type of {name}"
 
 
 def device_guard(name: str) -> str:
-    """Name the guard that an input is where code can read it: on the host, or on its
-    GPU.
-    """
+    """Return the name of the guard that an input is on the host or the model's GPU."""
     return f"device of {name}"
 
 
 def dtype_guard(name: str) -> str:
-    """Name the guard that an input has its dtype."""
+    """Return the name of the guard on an input's dtype."""
     return f"dtype of {name}"
 
 
 def rank_guard(name: str) -> str:
-    """Name the guard that an input has its rank."""
+    """Return the name of the guard on an input's rank."""
     return f"rank of {name}"
 
 
 def layout_guard(name: str) -> str:
-    """Name the guard that an image has the axis order of the build."""
+    """Return the name of the guard on an image's layout, such as nhwc."""
     return f"layout of {name}"
 
 
 def size_guard(name: str, axis: int) -> str:
-    """Name the guard that an axis has its declared or computed size."""
+    """Return the name of the guard that an axis has its declared or computed size."""
     return f"{name}.shape[{axis}]"
 
 
 def equality_guard(one: str, other: str) -> str:
-    """Name the guard that two axes, named as by `size_guard`, have equal sizes."""
+    """Return the name of the guard that two axes, named as by `size_guard`, are
+    equal.
+    """
     return f"{one} = {other}"
 
 
 def structure_guard(name: str) -> str:
-    """Name the guard that an argument has the tree structure of the build."""
+    """Return the name of the guard that an argument has the pytree structure of the
+    build.
+    """
     return f"structure of {name}"
 
 
 def value_guard(name: str) -> str:
-    """Name the guard that an argument which is no array has the value of the build."""
+    """Return the name of the guard that a non-array argument has the value of the
+    build.
+    """
     return f"value of {name}"
 
 
 def range_guard(symbol: str) -> str:
-    """Name the guard that a size is within its bounds."""
+    """Return the name of the guard that a symbolic size is within its bounds."""
     return f"range of {symbol}"
 
 
 def step_guard(symbol: str) -> str:
-    """Name the guard that a size is a multiple of its step."""
+    """Return the name of the guard that a symbolic size is a multiple of its step."""
     return f"step of {symbol}"
 
 
 def bytes_guard(name: str) -> str:
-    """Name the guard that a result, or intermediates if `name` is empty, can be
+    """Return the name of the guard that a result, or intermediates for "", can be
     allocated.
     """
     return f"bytes of result {name}" if name else "bytes of intermediates"
 
 
 def call_guards(entry: EntryPoint, symbols: Mapping[str, Symbol]) -> list[CallGuard]:
-    """Return all guards of an entry, in the order in which a call is held to them.
+    """Return all guards of an entry, in the order in which a call is checked.
 
     Args:
         entry: of a bundle.
@@ -166,6 +170,7 @@ def _size_guards(
 
 
 def _contract_guards(name: str, symbol: Symbol, where: str) -> Iterator[CallGuard]:
+    """Yield the guards on the bounds and the step of a symbolic size."""
     line = symbol.where or where
     most = f"{symbol.min} and more" if symbol.max is None else None
     yield CallGuard(range_guard(name), most or f"{symbol.min} to {symbol.max}", line)
@@ -174,4 +179,5 @@ def _contract_guards(name: str, symbol: Symbol, where: str) -> Iterator[CallGuar
 
 
 def _varies(leaf: Leaf) -> bool:
+    """Return whether any dimension of an array is symbolic."""
     return any(isinstance(size, str) for size in leaf.shape)

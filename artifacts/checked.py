@@ -31,7 +31,9 @@ _NO_SIZES = "no call of these sizes was compared"
 
 
 def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
-    """Return ` at batch=1; batch=3`, or "" where there are no symbols."""
+    """Format symbol values: ` at batch=1; batch=3`, or "" where there are no
+    symbols.
+    """
     said = [", ".join(f"{k}={v}" for k, v in sizes.items()) for sizes in choices]
     said = [text for text in said if text]
     return f" at {'; '.join(said)}" if said else ""
@@ -39,7 +41,7 @@ def sizes_text(choices: Sequence[Mapping[str, int]]) -> str:
 
 @dataclass(frozen=True)
 class CodeCheckResult:
-    """The result of checking the code of an entry in a variant, from the manifest.
+    """Result of the self-check of an entry's code for one target, from the manifest.
 
     Args:
         entry: its name.
@@ -57,7 +59,7 @@ class CodeCheckResult:
 
     @property
     def is_checked(self) -> bool:
-        """Return whether all code was run and compared."""
+        """Return whether all code of the entry was run and compared."""
         return not self.unchecked
 
     def __str__(self) -> str:
@@ -81,7 +83,7 @@ class CodeCheckResult:
 
 
 def checks_of(manifest: JsonObject, target: str) -> list[CodeCheckResult]:
-    """Read the checks of each entry for a target from a manifest, as JSON."""
+    """Return the check results of all entries for a target, from a manifest's JSON."""
     rows = {
         row["entry"]: row
         for row in manifest.get("self_check", ())
@@ -94,6 +96,7 @@ def checks_of(manifest: JsonObject, target: str) -> list[CodeCheckResult]:
 def _check(
     entry: EntryPoint, target: str, row: Mapping[str, Any] | None
 ) -> CodeCheckResult:
+    """Return the check result of one entry, given its row of the manifest, if any."""
     if row is None:
         return CodeCheckResult(entry.name, target, None, entry.codes, (_NOT_SAID,))
     run = set(_codes_run(entry, row["checked"]))
@@ -106,7 +109,7 @@ def _check(
 def _codes_run(
     entry: EntryPoint, calls: Collection[Mapping[str, int]]
 ) -> Iterator[str]:
-    """Yield the exports that computed calls of these sizes."""
+    """Yield the exports that the loader would call for calls of the given sizes."""
     for sizes in calls:
         try:
             code = entry.code_for(sizes)
@@ -119,7 +122,8 @@ def _codes_run(
 def require_checked(
     manifest: Mapping[str, object], targets: Collection[str], hint: str
 ) -> list[CodeCheckResult]:
-    """Refuse a manifest, as JSON, by which code for some targets was not run.
+    """Raise if code for some of the targets was never run and compared; else return the
+    results.
 
     Raises:
         Finding: `not-checked`.

@@ -16,7 +16,7 @@ SIZE = 64 << 20  # bytes of a chunk; files that are no larger have none
 
 @dataclass(frozen=True)
 class Chunks:
-    """The SHA-256 of each part of a file.
+    """The SHA-256 digests of a file's fixed-size chunks.
 
     Args:
         size: of a part in bytes; the last may be shorter.
@@ -28,16 +28,20 @@ class Chunks:
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any] | None) -> Chunks | None:
-        """Read the chunks that a manifest lists for a file; None if it lists none."""
+        """Return the chunk digests that a manifest lists for a file; None if it lists
+        none.
+        """
         return None if data is None else cls(data["size"], tuple(data["sha256"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the digests as a manifest holds them."""
+        """Return the chunk digests as a manifest holds them."""
         return {"size": self.size, "sha256": [*self.sha256]}
 
 
 class Hasher:
-    """A hasher of a file being written: as a whole and, if it is large, in chunks."""
+    """Incremental SHA-256 of a file: of the whole and, if it is large, of each
+    chunk.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -46,12 +50,13 @@ class Hasher:
         self._done: list[str] = []
 
     def update(self, data: bytes | memoryview) -> None:
-        """Take the bytes that follow."""
+        """Hash the next bytes of the file."""
         for work in self.updates(data):
             work()
 
     def updates(self, data: bytes | memoryview) -> list[Callable[[], None]]:
-        """Return functions that hash the bytes that follow, each for one thread.
+        """Return functions that together hash the next bytes, each to be run in its own
+        thread.
 
         All of them are to be called before the next bytes are taken.
         """
@@ -69,7 +74,9 @@ class Hasher:
         ]
 
     def _take(self, view: memoryview, begin: int) -> None:
-        """Take bytes that begin in the first chunk."""
+        """Hash bytes that begin in the first chunk, whose digest is that of the whole
+        so far.
+        """
         first, rest = view[: SIZE - begin], view[SIZE - begin :]
         self._whole.update(first)
         if rest:
@@ -78,7 +85,9 @@ class Hasher:
             self._whole.update(rest)
 
     def _take_in_chunks(self, view: memoryview, begin: int) -> None:
-        """Take bytes that begin behind the first chunk for the digests of chunks."""
+        """Add bytes, from offset `begin` behind the first chunk, to the chunk
+        digests.
+        """
         while view:
             if begin > SIZE and not begin % SIZE:
                 self._begin_chunk()
@@ -88,17 +97,18 @@ class Hasher:
             view = view[len(part) :]
 
     def _begin_chunk(self) -> None:
+        """Finish the digest of the current chunk and start the next."""
         self._done.append(self._chunk.hexdigest())
         self._chunk = hashlib.sha256()
 
     @property
     def sha256(self) -> str:
-        """The digest of the whole."""
+        """The digest of the whole file so far."""
         return self._whole.hexdigest()
 
     @property
     def chunks(self) -> Chunks | None:
-        """The digests of the file's chunks; None if there is only one."""
+        """The digests of the chunks; None if the file fits in one."""
         if not self._done:
             return None
         return Chunks(SIZE, (*self._done, self._chunk.hexdigest()))

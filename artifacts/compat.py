@@ -35,22 +35,23 @@ RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-feature
 
 
 def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
-    """Return the reasons against running `variant` on `host`."""
+    """Return the reasons why `variant` is not optimal on `host`, of its runtime and
+    device.
+    """
     if variant.backend not in BACKENDS:
         return [unknown("no-rules", f"there are no rules for {variant.backend}")]
     return [*_check_runtime(manifest, variant, host), *check_device(variant, host)]
 
 
 def check_device(variant: Variant, host: Host) -> list[Mismatch]:
-    """Return the device's mismatches with a variant of a known backend, whatever IREE's
-    runtime is.
-    """
+    """Return a device's mismatches with a variant, whatever its IREE runtime is."""
     if no_driver := _check_driver(variant, host):
         return no_driver  # more of a device that is not there is no reason
     return BACKENDS[variant.backend].check(variant.target, host)
 
 
 def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
+    """Return the mismatches of a host's IREE runtime with a variant."""
     built, present = manifest.compiler_version, host.runtime_version
     runtime = iree_runtime(present)
     abi = variant.runtime_abi
@@ -70,7 +71,7 @@ def _check_runtime(manifest: Manifest, variant: Variant, host: Host) -> list[Mis
 
 
 def _other_release(manifest: Manifest, variant: Variant, present: str) -> Mismatch:
-    """Return the verdict on another release of IREE: only tried ones can be supported.
+    """Return the mismatch for another IREE release: supported only if it was tested.
 
     Versions that fit do not suffice: modules of IREE 3.13 load under 3.12, and some of
     them then fail there.
@@ -91,6 +92,9 @@ def _other_release(manifest: Manifest, variant: Variant, present: str) -> Mismat
 
 
 def _check_bytecode(abi: JsonObject, runtime: IreeRuntime) -> list[Mismatch]:
+    """Return mismatches of a module's bytecode version and VM features with a
+    runtime.
+    """
     found = []
     major, minor = abi["iree_vm_bytecode"][:2]
     if major != runtime.bytecode[0] or minor > runtime.bytecode[1]:
@@ -111,6 +115,7 @@ _LOADER_MODULES = {loader_module.NAME: loader_module.VERSION}
 
 
 def _check_modules(abi: JsonObject, runtime: IreeRuntime) -> list[Mismatch]:
+    """Return mismatches of the runtime modules that a variant imports."""
     found = []
     for module, least in abi.get("module_deps", {}).items():
         offered = _LOADER_MODULES.get(module, runtime.modules.get(module))
@@ -125,6 +130,7 @@ def _check_modules(abi: JsonObject, runtime: IreeRuntime) -> list[Mismatch]:
 
 
 def _check_driver(variant: Variant, host: Host) -> list[Mismatch]:
+    """Return the mismatch for a missing or unknown IREE driver, if any."""
     wanted = BACKENDS[variant.backend].drivers
     if host.drivers.intersection(wanted):
         return []
@@ -137,15 +143,16 @@ def _check_driver(variant: Variant, host: Host) -> list[Mismatch]:
 
 
 def _line(version: str) -> str:
+    """Return the X.Y of a version."""
     return ".".join(version.split(".")[:2])
 
 
 def release_of(version: str) -> str:
-    """Return a version without its `rc…`: `3.14.0` of `3.14.0rc20260801`."""
+    """Strip the `rc…` from a version: `3.14.0` of `3.14.0rc20260801`."""
     return version.partition("rc")[0]
 
 
 def _other_runtime(built: str, present: str) -> str:
-    """Return a hint that makes compiler and runtime match."""
+    """Return advice to rebuild, or to install a matching IREE runtime."""
     rebuild = f"rebuild with IREE {_line(present)}, or " if present else ""
     return f"{rebuild}install the IREE runtime {_line(built)} on the device"

@@ -45,12 +45,13 @@ Compare = Callable[[type[ast.cmpop], Any, Any], bool]
 
 
 def _compare(sign: type[ast.cmpop], left: object, right: object) -> bool:
+    """Evaluate a comparison whose operator is a class of `ast`."""
     return COMPARISONS[sign](left, right)
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on the sizes of a call: comparisons, `and`, `or` and `not`."""
+    """A parsed condition on the sizes of a call, such as `batch != length`."""
 
     text: str
     symbols: frozenset[str]
@@ -58,7 +59,8 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition on sizes.
+        """Parse a condition from text; ValueError for anything but comparisons of
+        sizes.
 
         Sides of a comparison are names, numbers, `+ - * // % /`, `min`, `max`, `floor`,
         `ceil`, `trunc` and `float` of these.
@@ -77,7 +79,7 @@ class Condition:
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
     def holds(self, sizes: Mapping[str, object], compare: Compare = _compare) -> bool:
-        """Return whether the condition holds; False where it would divide by zero.
+        """Evaluate the condition; False where it would divide by zero.
 
         Args:
             sizes: the value of each name.
@@ -89,7 +91,7 @@ class Condition:
             return False
 
     def substitute(self, terms: Mapping[str, str]) -> Condition:
-        """The condition with terms in the place of its names."""
+        """Return the condition with its names replaced by terms."""
         tree = ast.parse(self.text, mode="eval")
         return Condition.parse(ast.unparse(_Replacement(terms).visit(tree)))
 
@@ -98,16 +100,19 @@ class Condition:
 
 
 class _Replacement(ast.NodeTransformer):
+    """Syntax tree transformer that replaces names by parsed terms."""
+
     def __init__(self, terms: Mapping[str, str]) -> None:
         self._terms = terms
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Return the parsed term for a name, or the name itself if it has none."""
         term = self._terms.get(node.id)
         return node if term is None else ast.parse(term, mode="eval").body
 
 
 def _require_condition(tree: ast.expr) -> None:
-    """Raise a ValueError unless `tree` consists of allowed expressions."""
+    """Raise ValueError unless a syntax tree is an allowed boolean expression."""
     if isinstance(tree, ast.BoolOp):
         for part in tree.values:
             _require_condition(part)
@@ -123,6 +128,7 @@ def _require_condition(tree: ast.expr) -> None:
 
 
 def _require_term(tree: ast.expr) -> None:
+    """Raise ValueError unless a syntax tree is an allowed arithmetic term."""
     known = isinstance(tree, ast.Name) and tree.id not in _FUNCTIONS
     if known or (isinstance(tree, ast.Constant) and type(tree.value) in (int, float)):
         return
@@ -131,7 +137,9 @@ def _require_term(tree: ast.expr) -> None:
 
 
 def _parts(tree: ast.expr) -> list[ast.expr]:
-    """The operands of a term."""
+    """Return the operands of an arithmetic term; ValueError for an unsupported
+    operation.
+    """
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return [tree.operand]
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
@@ -144,6 +152,7 @@ def _parts(tree: ast.expr) -> list[ast.expr]:
 
 
 def _truth(tree: ast.expr, sizes: Mapping[str, object], compare: Compare) -> bool:
+    """Evaluate a boolean expression for the given sizes."""
     if isinstance(tree, ast.BoolOp):
         parts = (_truth(part, sizes, compare) for part in tree.values)
         return all(parts) if isinstance(tree.op, ast.And) else any(parts)
@@ -158,6 +167,7 @@ def _truth(tree: ast.expr, sizes: Mapping[str, object], compare: Compare) -> boo
 
 
 def _number(tree: ast.expr, sizes: Mapping[str, object]) -> Any:
+    """Evaluate an arithmetic term for the given sizes."""
     if isinstance(tree, ast.Constant):
         return tree.value
     if isinstance(tree, ast.Name):

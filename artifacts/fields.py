@@ -19,7 +19,7 @@ _SHOWN = 60  # characters of a value or a name in a message
 
 
 class Invalid(ValueError):
-    """A value does not have the form that the schema asks for."""
+    """Raised for a value that does not fit the schema; carries the path to it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class Invalid(ValueError):
         self._steps: list[str] = []
 
     def below(self, step: str) -> Invalid:
-        """Return the error, seen from the value that holds the wrong one at `step`."""
+        """Prepend `step` to the path of the error; return the error."""
         self._steps.append(short_text(step))
         return self
 
@@ -38,7 +38,7 @@ class Invalid(ValueError):
 
 @contextmanager
 def within(step: str) -> Iterator[None]:
-    """Add `step` to the path of an `Invalid` that the block raises."""
+    """Prepend `step` to the path of any `Invalid` that the block raises."""
     try:
         yield
     except Invalid as error:
@@ -47,27 +47,27 @@ def within(step: str) -> Iterator[None]:
 
 
 def short_text(text: str) -> str:
-    """`text` as far as a message shows it."""
+    """Return `text` shortened to what an error message shows."""
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def fail(expected: str, got: object) -> NoReturn:
-    """Raise `Invalid` for the value `got`."""
+    """Raise `Invalid`: `expected` this, got that value."""
     raise Invalid(f"expected {expected}, got {short_text(repr(got))}")
 
 
 def anything(value: object) -> None:
-    """Accept every value."""
+    """Check that accepts every value."""
 
 
 def boolean(value: object) -> None:
-    """Accept true and false."""
+    """Check that a value is true or false."""
     if not isinstance(value, bool):
         fail("true or false", value)
 
 
 def text(pattern: str = "", what: str = "a string") -> Check:
-    """Accept a string that matches all of `pattern`."""
+    """Return a check for strings that match all of `pattern`."""
     regex = re.compile(pattern) if pattern else None
 
     def check(value: object) -> None:
@@ -78,7 +78,7 @@ def text(pattern: str = "", what: str = "a string") -> Check:
 
 
 def integer(low: int) -> Check:
-    """Accept an integer that is at least `low` (and never a boolean)."""
+    """Return a check for integers of at least `low` (never booleans)."""
 
     def check(value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:
@@ -88,13 +88,13 @@ def integer(low: int) -> Check:
 
 
 def number(value: object) -> None:
-    """Accept a number (and never a boolean)."""
+    """Check that a value is a number (never a boolean)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         fail("a number", value)
 
 
 def one_of(*values: str) -> Check:
-    """Accept one of the given strings."""
+    """Return a check for the given strings."""
 
     def check(value: object) -> None:
         if not isinstance(value, str) or value not in values:
@@ -104,7 +104,7 @@ def one_of(*values: str) -> Check:
 
 
 def nullable(inner: Check) -> Check:
-    """Accept null, or a value that `inner` accepts."""
+    """Return a check for null, or values that `inner` accepts."""
 
     def check(value: object) -> None:
         if value is not None:
@@ -114,7 +114,7 @@ def nullable(inner: Check) -> Check:
 
 
 def listing(item: Check, least: int = 0) -> Check:
-    """Accept a list of at least `least` values that each pass `item`."""
+    """Return a check for lists of at least `least` values that each pass `item`."""
 
     def check(value: object) -> None:
         if not isinstance(value, list) or len(value) < least:
@@ -129,7 +129,7 @@ def listing(item: Check, least: int = 0) -> Check:
 
 
 def mapping(key: Check, item: Check) -> Check:
-    """Accept an object whose keys pass `key` and whose values pass `item`."""
+    """Return a check for objects whose keys pass `key` and whose values pass `item`."""
 
     def check(value: object) -> None:
         if not isinstance(value, dict):
@@ -147,7 +147,7 @@ def mapping(key: Check, item: Check) -> Check:
 def record(
     required: Mapping[str, Check], optional: Mapping[str, Check] | None = None
 ) -> Check:
-    """Accept an object with these fields; fields of other names are let through."""
+    """Return a check for objects with these fields; unknown fields are accepted."""
     checks = {**required, **(optional or {})}
 
     def check(value: object) -> None:

@@ -38,7 +38,8 @@ _MEMFD = hasattr(os, "memfd_create")
 
 @contextmanager
 def open_root(path: Path) -> Iterator[int]:
-    """A descriptor of the bundle's directory (which itself may be reached by a link).
+    """Yield a descriptor of the bundle's directory (which itself may be reached by a
+    link).
 
     Raises:
         InputError: `bundle-missing` or `bundle-not-directory`.
@@ -65,7 +66,7 @@ def open_root(path: Path) -> Iterator[int]:
 
 
 def sizes(root: int) -> dict[str, int]:
-    """The size of every file below `root` by relative path.
+    """Return the size of every file below `root`, by relative path.
 
     A folder that holds nothing stands among them too, with a `/` at the end.
 
@@ -79,6 +80,7 @@ def sizes(root: int) -> dict[str, int]:
 
 
 def _list(folder: int, prefix: str, found: dict[str, int], depth: int) -> None:
+    """Add the files of a folder, recursively, to `found`; raise for irregular ones."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in islice(entries, _COUNT_LIMIT + 1))
     if len(found) + len(names) > _COUNT_LIMIT:
@@ -109,7 +111,7 @@ def is_there(root: int, name: str) -> bool:
 
 
 def read_small(root: int, path: str, limit: int) -> bytes:
-    """The bytes of a file of at most `limit` bytes."""
+    """Read a file of at most `limit` bytes; raise if it is larger."""
     with _open_file(root, path) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > limit:
@@ -123,7 +125,7 @@ def read_small(root: int, path: str, limit: int) -> bytes:
 
 
 def load(root: int, path: str, size: int, sha256: str, chunks: Chunks | None) -> Buffer:
-    """Return the verified content of a file, in memory that cannot change any more.
+    """Read and verify a file into sealed memory; return it as a read-only buffer.
 
     Args:
         root: the bundle's folder.
@@ -146,7 +148,7 @@ def load(root: int, path: str, size: int, sha256: str, chunks: Chunks | None) ->
 def load_into(
     root: int, path: str, memory: memoryview, sha256: str, chunks: Chunks | None
 ) -> None:
-    """Fill memory of the size of a file with its verified content; see `load`.
+    """Read and verify a file into `memory`, which has the file's size.
 
     Raises:
         VerificationError: `size-mismatch` or `digest-mismatch`; what the memory holds
@@ -157,7 +159,7 @@ def load_into(
 
 
 def _finish(executor: Executor) -> None:
-    """Wait for submitted work, also when interrupted, as it reads memory."""
+    """Wait for submitted work, even when interrupted, as it accesses shared memory."""
     interrupted: KeyboardInterrupt | None = None
     while True:
         try:
@@ -174,7 +176,7 @@ def _finish(executor: Executor) -> None:
 def sealed_path(
     root: int, path: str, size: int, sha256: str, chunks: Chunks | None
 ) -> Iterator[str]:
-    """A path to open or map the verified content of a file at, while the block lasts.
+    """Yield a path to an immutable, verified copy of a file, valid within the block.
 
     It leads to memory that nobody can change. Where the system has no such memory, it
     is a private temporary file, which only the same user could change. See `load`.
@@ -196,7 +198,7 @@ def sealed_path(
 def mapped_path(
     root: int, path: str, size: int, sha256: str, chunks: Chunks | None
 ) -> Iterator[str]:
-    """A path to map a file at whose content is verified, while the block lasts.
+    """Yield a path by which to map the verified file itself, valid within the block.
 
     It leads to the file itself: whoever may write to that can change what is mapped.
     Where the system has no such paths, it is a copy. See `load`.
@@ -223,7 +225,7 @@ def _read_verified(
     memory: memoryview | None = None,
     copy: int | None = None,
 ) -> None:
-    """Read and verify the chunks of a file by several threads.
+    """Read a file's chunks in several threads and compare each chunk's digest.
 
     Each part is hashed right after it was read, while the processor's cache holds it.
     What is hashed is the copy, so a change of the file meanwhile cannot evade it.
@@ -275,7 +277,7 @@ def _read_verified(
 
 
 def check(root: int, path: str, size: int, sha256: str) -> None:
-    """Verify the content of a file without keeping it."""
+    """Read a file and compare its size and digest, without keeping the content."""
     digest = hashlib.sha256()
     for chunk in _chunks(root, path, size):
         digest.update(chunk)
@@ -283,6 +285,7 @@ def check(root: int, path: str, size: int, sha256: str) -> None:
 
 
 def _compare(got: str, expected: str, path: str) -> None:
+    """Raise if the digests of a file differ."""
     if got != expected:
         raise VerificationError(
             "digest-mismatch",
@@ -295,7 +298,7 @@ def _compare(got: str, expected: str, path: str) -> None:
 def _sealed_memory(
     root: int, path: str, size: int, sha256: str, chunks: Chunks | None
 ) -> Iterator[int]:
-    """A descriptor of memory with the content of a file that cannot change any more."""
+    """Yield a descriptor of sealed memory with the verified content of a file."""
     memory = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with _open_file(root, path) as file:
@@ -307,7 +310,7 @@ def _sealed_memory(
 
 
 def seal(descriptor: int) -> None:
-    """Let nobody change a memory file any more."""
+    """Seal a memory file against all further changes."""
     import fcntl
 
     seals = (
@@ -317,7 +320,7 @@ def seal(descriptor: int) -> None:
 
 
 def write_all(descriptor: int, data: bytes | memoryview, place: int = 0) -> None:
-    """Write data to a file at a place; the system may take it in parts."""
+    """Write all data to a descriptor from offset `place` on."""
     view = memoryview(data)
     while view:
         count = os.pwrite(descriptor, view, place)
@@ -339,6 +342,7 @@ def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
 
 
 def _require_size(path: str, size: int, found: int) -> None:
+    """Raise if the size of a file differs from the expected one."""
     if found != size:
         raise VerificationError(
             "size-mismatch",
@@ -365,6 +369,7 @@ def _open_file(root: int, path: str) -> Iterator[int]:
 
 @contextmanager
 def _open_at(folder: int, name: str, path: str, flags: int) -> Iterator[int]:
+    """Open an entry of a folder without following links; yield its descriptor."""
     try:
         descriptor = os.open(name, _OPEN | os.O_NOFOLLOW | flags, dir_fd=folder)
     except FileNotFoundError:
@@ -382,6 +387,7 @@ def _open_at(folder: int, name: str, path: str, flags: int) -> Iterator[int]:
 
 
 def _check_regular(status: os.stat_result, path: str) -> None:
+    """Raise unless a file is regular and has only one name."""
     if not stat.S_ISREG(status.st_mode):
         raise _irregular_error(path, f"{stat.filemode(status.st_mode)}")
     if status.st_nlink != 1:
@@ -391,6 +397,7 @@ def _check_regular(status: os.stat_result, path: str) -> None:
 
 
 def _irregular_error(path: str, got: str) -> VerificationError:
+    """Return the error for a link, device, or hard-linked file in a bundle."""
     return VerificationError(
         "file-irregular",
         f"{path}: expected a plain file with one name, got {got}",

@@ -13,7 +13,7 @@ from aotc.core.json_values import JsonObject
 
 @dataclass(frozen=True)
 class Host:
-    """The facts of a machine; None means that one is not known.
+    """The facts of a machine that decide which code runs; None means unknown.
 
     Args:
         arch: `x86_64`, `aarch64`, …
@@ -49,7 +49,7 @@ class Host:
         drivers: Iterable[str],
         unknown_drivers: Iterable[str] = (),
     ) -> Host:
-        """Make the facts from a device profile, of a file or of
+        """Build the facts from a device profile, of a file or of
         `aotc.machine.device.probe`.
         """
         facts: dict[str, Any] = {}

@@ -27,7 +27,7 @@ SIZE_LIMIT = 1 << 16  # bytes of a key
 
 @dataclass(frozen=True)
 class Signer:
-    """A private key, and whether it is somebody's own development key."""
+    """A private key for signing, and whether it is the user's development key."""
 
     key: ec.EllipticCurvePrivateKey
     development: bool = False
@@ -44,34 +44,34 @@ class Signer:
 
     @property
     def key_id(self) -> str:
-        """The id of the public half."""
+        """The id of the public key: its PEM's SHA-256."""
         return key_id(self.key.public_key())
 
     @property
     def public_pem(self) -> bytes:
-        """The public half, as others need it to verify."""
+        """The public key in PEM form, which others need to verify."""
         return public_pem(self.key.public_key())
 
 
 def generate() -> Signer:
-    """A new random key."""
+    """Return a signer with a new random key."""
     return Signer(ec.generate_private_key(ec.SECP256R1()))
 
 
 def key_id(key: ec.EllipticCurvePublicKey) -> str:
-    """The SHA-256 of the public key's PEM form, in hexadecimal."""
+    """Return the SHA-256 of the public key's PEM form, in hexadecimal."""
     return hashlib.sha256(public_pem(key)).hexdigest()
 
 
 def public_pem(key: ec.EllipticCurvePublicKey) -> bytes:
-    """The PEM form of a public key; `parse_public` reads it back."""
+    """Return the PEM form of a public key; `parse_public` reads it back."""
     return key.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
 
 
 def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
-    """Read a public key in PEM form.
+    """Parse a P-256 public key in PEM form.
 
     Raises:
         InputError: it is not a P-256 public key.
@@ -93,7 +93,7 @@ def parse_public(pem: bytes, where: str) -> ec.EllipticCurvePublicKey:
 
 @translate_system_errors()
 def write_key_pair(path: Path) -> Signer:
-    """Make a new key: private in `path` (mode 0600), public beside it as `.pub`.
+    """Generate a key pair: private in `path` (mode 0600), public beside it as `.pub`.
 
     Raises:
         InputError: `key-exists`; an existing key is never overwritten.
@@ -116,7 +116,7 @@ def write_key_pair(path: Path) -> Signer:
 
 
 def write_public(path: Path, signer: Signer) -> None:
-    """Write the public half of a key to `path` in one step.
+    """Write a signer's public key to `path` atomically.
 
     Raises:
         SetupError: `cannot-write`.
@@ -126,7 +126,7 @@ def write_public(path: Path, signer: Signer) -> None:
 
 
 def write_private(path: Path, signer: Signer) -> bool:
-    """Write a private key to `path` in one step; False if there is a file already.
+    """Write a signer's private key to a new file atomically; False if the file exists.
 
     Raises:
         SetupError: `cannot-write`.
@@ -157,7 +157,7 @@ def write_private(path: Path, signer: Signer) -> bool:
 
 @translate_system_errors()
 def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
-    """The bytes of a regular file of a key's size, and its status.
+    """Read a regular file of a key's size; return its bytes and status.
 
     Raises:
         InputError: `key-missing`; or `key-unreadable`: it is a folder, a pipe, a device
@@ -177,6 +177,7 @@ def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
 
 
 def _read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """Open and read the file without blocking; raise unless it is regular and small."""
     # Without O_NONBLOCK, a pipe without a writer would be waited for.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
@@ -192,7 +193,7 @@ def _read_key_file(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def read_private(path: Path) -> bytes:
-    """The bytes of a private key file, if nobody else can have read or written it."""
+    """Read a private key file; raise if other users could have read or written it."""
     data, status = read_key_file(path, "the private key")
     is_open = status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077
     if is_open and b"PUBLIC KEY-----" not in data:  # whose reader says what it is

@@ -24,14 +24,16 @@ _OWNER = re.compile(r"(?P<system>[0-9a-z]+)-(?P<pid>[0-9]+)-(?P<start>[0-9]+)-")
 
 
 def unique_name() -> str:
-    """A new name, by which `collect` can tell whether this process still lives."""
+    """Return a new name that identifies this process, so that `collect` can tell if it
+    is alive.
+    """
     pid = os.getpid()
     return f"{_system()}-{pid}-{_start(pid) or 0}-{secrets.token_hex(8)}"
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A private folder for temporary files, which is removed at the end."""
+    """Yield a private temporary folder, which is removed after the block."""
     parent = Path(tempfile.gettempdir())
     collect(parent, _PREFIX)
     folder = parent / f"{_PREFIX}{unique_name()}"
@@ -43,7 +45,9 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def collect(parent: Path, prefix: str) -> None:
-    """Remove leftovers of our dead processes in `parent`, under `prefix` and a name."""
+    """Remove folders in `parent`, named `prefix` and a `unique_name`, of dead
+    processes.
+    """
     try:
         names = os.listdir(parent)
     except OSError:
@@ -55,11 +59,13 @@ def collect(parent: Path, prefix: str) -> None:
 
 
 def _is_gone(owner: re.Match[str]) -> bool:
+    """Return whether the process that a folder's name identifies has ended."""
     return owner["start"] != "0" and _start(int(owner["pid"])) != int(owner["start"])
 
 
 @cache
 def _system() -> str:
+    """Return an id of this boot and process namespace; "unknown" without /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         space = os.stat("/proc/self/ns/pid").st_ino

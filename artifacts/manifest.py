@@ -32,7 +32,7 @@ _LISTED = 20  # names in a message
 
 @dataclass(frozen=True)
 class Leaf:
-    """An array: an input, an output or a part of a state.
+    """A declared array: an input, an output or part of a state, with dtype and shape.
 
     Of images that a build has given a layout, `layout` has it: `nhwc`. `where` is the
     line of the model that declares it, as far as the bundle says so.
@@ -70,7 +70,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Guard:
-    """A condition on the sizes of a call, why it must hold, and the model's line."""
+    """A condition on the sizes of a call, its error message, and the model's line."""
 
     condition: str
     message: str
@@ -79,7 +79,8 @@ class Guard:
 
 @dataclass(frozen=True)
 class Code:
-    """Code that computes calls of an entry: of any sizes, or of some alone.
+    """An exported function that computes calls of an entry: of any sizes, or of certain
+    ones.
 
     Args:
         export: the function that it is.
@@ -94,7 +95,7 @@ class Code:
     told: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """`batch 8, length up to 128`, or `any sizes`."""
+        """Return the sizes as text: `batch 8, length up to 128`, or `any sizes`."""
         rows = self.sizes.items()
         parts = (f"{k} {'up to ' if k in self.padded else ''}{n}" for k, n in rows)
         return ", ".join(parts) or "any sizes"
@@ -108,7 +109,7 @@ class Code:
 
 
 def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
-    """Return the code that pads a call least; of equal ones, for most sizes.
+    """Return the code that pads a call least; of equal ones, the most specialized.
 
     Args:
         codes: of an entry.
@@ -119,6 +120,9 @@ def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
 
 
 def _rank(code: Code) -> tuple[int, int]:
+    """Return the sort key of a code: its padded elements, then how few sizes are
+    fixed.
+    """
     return math.prod(code.sizes[name] for name in code.padded), -len(code.sizes)
 
 
@@ -135,7 +139,7 @@ class DeviceAxis:
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A function that can be called, with its inputs and outputs.
+    """An exported function of the model, with its inputs, outputs, states and guards.
 
     `intermediates` are the largest tensors in between, where sizes have no limit, and
     `devices` those that compute a call together, if it takes several.
@@ -157,17 +161,17 @@ class EntryPoint:
 
     @property
     def codes(self) -> tuple[Code, ...]:
-        """The codes that compute calls, the one for any sizes first if there is one."""
+        """The codes that compute calls, the general one first if there is one."""
         general = (Code(self.name),) if self.has_general_code else ()
         return general + self.specializations
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """The functions that compute its calls, in the order of `codes`."""
+        """The exported functions that compute calls, in the order of `codes`."""
         return tuple(each.export for each in self.codes)
 
     def largest_with_code(self, symbol: str) -> int | None:
-        """The greatest size of calls that there is code for; None for no limit."""
+        """Return the largest size of a symbol that has code; None for no limit."""
         sizes = [each.sizes.get(symbol) for each in self.codes]
         known = [size for size in sizes if size is not None]
         return max(known) if len(known) == len(sizes) else None
@@ -188,15 +192,15 @@ class EntryPoint:
         return policies[0] if policies and elsewhere else None
 
     def has_code_of(self, symbol: str, size: int) -> bool:
-        """Return whether some code computes calls of one size, whatever the other sizes
-        are.
+        """Return whether any code accepts a size of one symbol, for some sizes of the
+        others.
         """
         return any(self._is_taken(code, symbol, size) for code in self.codes)
 
     @staticmethod
     def _is_taken(code: Code, name: str, size: int) -> bool:
-        """Return whether `code` computes calls of one size, whatever the other sizes
-        are.
+        """Return whether `code` accepts a size of one symbol, for some sizes of the
+        others.
         """
         known = code.sizes.get(name, size)
         return size <= known if name in code.padded else size == known
@@ -212,7 +216,9 @@ class EntryPoint:
 
 @dataclass(frozen=True)
 class ManifestState:
-    """Values that the module keeps between calls, and how to read and write them."""
+    """A named state that the module keeps between calls, and how to read and write
+    it.
+    """
 
     name: str
     read: str
@@ -254,7 +260,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the bundle, with the size and digest that it must have.
+    """A file of the bundle, with its expected size and digest.
 
     `chunks` has the digests of its parts, if it is large.
     """
@@ -269,7 +275,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest that is known to be well formed.
+    """A validated manifest: what a bundle contains and what it needs.
 
     Args:
         data: the JSON object. Fields that this version does not know are kept.
@@ -290,7 +296,7 @@ class Manifest:
 
     @classmethod
     def read(cls, data: bytes) -> Manifest:
-        """Parse the bytes of a manifest file.
+        """Parse and validate the bytes of a manifest file.
 
         Raises:
             VerificationError: the bytes are not a manifest in canonical form.
@@ -304,7 +310,7 @@ class Manifest:
         return manifest
 
     def to_bytes(self) -> bytes:
-        """The bytes of the manifest file."""
+        """Return the bytes of the manifest file, in canonical form."""
         return strict_json.dump(self.data)
 
     @property
@@ -324,7 +330,7 @@ class Manifest:
 
     @property
     def channel(self) -> str:
-        """`development`, `release` or `unsigned`."""
+        """The channel: `development`, `release` or `unsigned`."""
         return str(self.data["channel"])
 
     @property
@@ -334,7 +340,7 @@ class Manifest:
 
     @cached_property
     def symbols(self) -> dict[str, Symbol]:
-        """The symbolic dimensions by name."""
+        """The contracts of the symbolic dimensions, by name."""
         return {
             name: Symbol(
                 s["min"],
@@ -354,7 +360,7 @@ class Manifest:
 
     @property
     def devices(self) -> DeviceAxis | None:
-        """The devices that its entries take: all that take several take the same."""
+        """The device axis of entries that run on several devices; None without any."""
         found = (each.devices for each in self.entry_points.values() if each.devices)
         return next(found, None)
 
@@ -370,7 +376,7 @@ class Manifest:
 
     @cached_property
     def weights(self) -> tuple[ManifestWeights, ...]:
-        """The parameter files."""
+        """The files of parameters."""
         return tuple(
             ManifestWeights(
                 w["file"], w["format"], w["scope"], tuple(w.get("required_by", ()))
@@ -380,21 +386,23 @@ class Manifest:
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
-        """The compiled modules by id."""
+        """The compiled modules, by id."""
         return {v["id"]: _variant(v) for v in self.data["variants"]}
 
     @cached_property
     def files(self) -> dict[str, File]:
-        """Every file but the manifest and its signature, by path."""
+        """Every file of the bundle but the manifest and its signature, by path."""
         return {row["path"]: _file(row) for row in self.data["files"]}
 
 
 def _file(row: JsonObject) -> File:
+    """Return a row of the manifest's files as a `File`."""
     facts = {name: value for name, value in row.items() if name in _FILE_FIELDS}
     return File(**facts, chunks=Chunks.of_json(row.get("chunks")))
 
 
 def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
+    """Return JSON rows of arrays as leaves."""
     return tuple(
         Leaf(
             i["name"],
@@ -408,7 +416,7 @@ def _leaves(items: list[dict[str, Any]]) -> tuple[Leaf, ...]:
 
 
 def read_entry_point(entry: JsonObject) -> EntryPoint:
-    """An entry point of a manifest's JSON that is well formed."""
+    """Return an `EntryPoint` from its JSON object in a validated manifest."""
     return EntryPoint(
         name=entry["name"],
         kind=entry["kind"],
@@ -438,6 +446,7 @@ def read_entry_point(entry: JsonObject) -> EntryPoint:
 
 
 def _variant(variant: JsonObject) -> Variant:
+    """Return a JSON row of a compiled module as a `Variant`."""
     return Variant(
         id=variant["id"],
         file=variant["file"],
@@ -453,6 +462,7 @@ def _variant(variant: JsonObject) -> Variant:
 
 
 def _check_version(data: object) -> None:
+    """Raise unless the manifest's schema and major version are supported."""
     schema_id = data.get("schema") if isinstance(data, Mapping) else None
     schema_id = schema_id if isinstance(schema_id, str) else repr(schema_id)
     name, _, major = schema_id.partition("/")
@@ -470,6 +480,7 @@ def _check_version(data: object) -> None:
 
 
 def _check_features(data: Mapping[str, object]) -> None:
+    """Raise if the manifest requires a feature that this version does not know."""
     features = data.get("requires_features")
     if not isinstance(features, list):
         raise _manifest_error("$.requires_features: expected a list")
@@ -487,4 +498,5 @@ def _check_features(data: Mapping[str, object]) -> None:
 
 
 def _manifest_error(message: str) -> VerificationError:
+    """Return the error for an invalid manifest."""
     return VerificationError("manifest-invalid", message, where=FILE)

@@ -54,7 +54,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class FinishedFile:
-    """A file that is hashed and on the disk, and is moved into a bundle as it is.
+    """A file already hashed and flushed, to be moved into a bundle.
 
     Args:
         path: on the file system of the bundle.
@@ -69,7 +69,7 @@ class FinishedFile:
     chunks: Chunks | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the manifest's facts on the content."""
+        """Return size and digests as the manifest holds them."""
         found: dict[str, Any] = {"size": self.size, "sha256": self.sha256}
         if self.chunks is not None:
             found["chunks"] = self.chunks.to_json()
@@ -81,7 +81,7 @@ Content = bytes | Path | FinishedFile  # of a file; a path is where to copy it f
 
 @dataclass(frozen=True)
 class VerifiedBundle:
-    """A bundle whose signature and list of files are good.
+    """A bundle whose signature, manifest and list of files have been verified.
 
     The content of a file is verified when it is asked for: by `load`, or by `check` for
     all of them.
@@ -92,7 +92,7 @@ class VerifiedBundle:
     key_id: str | None
 
     def load(self, path: str) -> disk.Buffer:
-        """The verified bytes of a file, in memory that nobody can change.
+        """Read and verify a file; return its bytes in memory that cannot change.
 
         Raises:
             VerificationError: `file-missing`, `file-irregular`, `size-mismatch` or
@@ -103,7 +103,7 @@ class VerifiedBundle:
             return disk.load(root, path, file.size, file.sha256, file.chunks)
 
     def load_into(self, path: str, memory: memoryview) -> None:
-        """Fill memory of the size of a file with its verified bytes.
+        """Read and verify a file into `memory`, which has the file's size.
 
         Raises like `load`.
         """
@@ -113,7 +113,8 @@ class VerifiedBundle:
 
     @contextmanager
     def sealed_path(self, path: str) -> Iterator[str]:
-        """A path to map the verified content of a file at, while the block lasts.
+        """Yield a path to an immutable, verified copy of a file, valid within the
+        block.
 
         For consumers that keep the memory on their own; raises like `load`.
         """
@@ -126,7 +127,8 @@ class VerifiedBundle:
 
     @contextmanager
     def mapped_path(self, path: str) -> Iterator[str]:
-        """A path to map a file at whose content is verified, while the block lasts.
+        """Yield a path by which to map the verified file itself, valid within the
+        block.
 
         It is the file itself, not a copy: what is changed in it later, whoever maps it
         sees. Raises like `load`.
@@ -157,6 +159,7 @@ class VerifiedBundle:
         self._check(each for path, each in manifest.files.items() if path not in large)
 
     def _check(self, files: Iterable[File]) -> None:
+        """Verify size and digest of the given files."""
         with disk.open_root(self.path) as root:
             for file in files:
                 disk.check(root, file.path, file.size, file.sha256)
@@ -216,6 +219,7 @@ def read_bundle(
 
 
 def _check_allowed(allow_unsigned: bool, path: Path) -> None:
+    """Raise unless unsigned bundles are allowed."""
     if not allow_unsigned:
         raise VerificationError(
             "unsigned",
@@ -227,7 +231,7 @@ def _check_allowed(allow_unsigned: bool, path: Path) -> None:
 
 
 def _check_present(root: int, path: Path) -> None:
-    """Refuse a folder that is no bundle, before any other check."""
+    """Raise for a folder that is no bundle, before any other check."""
     with os.scandir(root) as entries:
         if next(entries, None) is None:
             raise InputError("bundle-empty", "the directory is empty", where=str(path))
@@ -241,6 +245,7 @@ def _check_present(root: int, path: Path) -> None:
 
 
 def _check_signed_manifest(signed: sign.Signed, raw: bytes) -> None:
+    """Raise if the manifest's digest is not the signed one."""
     got, expected = hashlib.sha256(raw).hexdigest(), signed.digests.get(FILE)
     if got != expected:
         raise VerificationError(
@@ -253,6 +258,7 @@ def _check_signed_manifest(signed: sign.Signed, raw: bytes) -> None:
 def _check_files(
     manifest: Manifest, sizes: Mapping[str, int], signed: sign.Signed | None
 ) -> None:
+    """Raise unless signature, manifest and directory list the same files and sizes."""
     listed = {file.path: file.sha256 for file in manifest.files.values()}
     if signed and {k: v for k, v in signed.digests.items() if k != FILE} != listed:
         raise VerificationError(
@@ -278,9 +284,7 @@ def _check_files(
 
 
 def _check_form(manifest: Manifest, signed: sign.Signed | None) -> None:
-    """Refuse a high s in a signature; bundles of the first signers promise nothing,
-    so may have one.
-    """
+    """Raise for a malleable signature (high s) if the manifest promises a low one."""
     if signed and manifest.data.get("signature_form") and not signed.has_low_s:
         raise VerificationError(
             "signature-malformed",
@@ -290,6 +294,7 @@ def _check_form(manifest: Manifest, signed: sign.Signed | None) -> None:
 
 
 def _check_channel(manifest: Manifest, allowed: frozenset[str]) -> None:
+    """Raise unless the manifest's channel is one that the key may vouch for."""
     if manifest.channel in allowed:
         return
     if allowed == {"unsigned"}:
@@ -314,7 +319,7 @@ def write_bundle(
     *,
     force: bool = False,
 ) -> Path:
-    """Write and sign a bundle, and return its path.
+    """Write and sign a bundle directory atomically; return its path.
 
     Args:
         directory: the bundle itself if the name ends with `.aotc` (or `.trial`, which
@@ -357,18 +362,20 @@ def write_bundle(
 
 
 def bundle_path(directory: Path, name: str, version: str) -> Path:
-    """Return where `write_bundle` puts a bundle of a name and a version."""
+    """Return the path at which `write_bundle` puts a bundle of a name and version."""
     is_named = directory.suffix in (SUFFIX, TRIAL_SUFFIX)
     return directory if is_named else directory / f"{name}-{version}{SUFFIX}"
 
 
 def _channel(data: Mapping[str, object], signer: Signer | None) -> str:
+    """Return the channel of a bundle: unsigned, development, or the declared one."""
     if signer is None:
         return "unsigned"
     return "development" if signer.development else str(data.get("channel", "release"))
 
 
 def _check_target(target: Path, force: bool) -> None:
+    """Raise if the output exists and may not be replaced."""
     if not os.path.lexists(target):
         return
     if not force:
@@ -385,7 +392,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextmanager
 def scratch_folder(directory: Path | str, title: tuple[str, str]) -> Iterator[Path]:
-    """A fresh folder on the file system of a bundle, which is removed in the end.
+    """Yield a new folder on the bundle's file system, which is removed after the block.
 
     Args:
         directory: that the bundle is to be written into, as for `write_bundle`.
@@ -412,7 +419,7 @@ def scratch_folder(directory: Path | str, title: tuple[str, str]) -> Iterator[Pa
 
 @contextmanager
 def _staging_folder(target: Path, force: bool) -> Iterator[Path]:
-    """A fresh folder beside `target` that is removed if anything goes wrong."""
+    """Yield a new folder beside `target` for its content; remove what is left after."""
     folder = _name_beside(target)
     try:
         _check_target(target, force)
@@ -427,7 +434,9 @@ def _staging_folder(target: Path, force: bool) -> Iterator[Path]:
 
 
 def _name_beside(target: Path) -> Path:
-    """A name for a folder beside `target`, where those of dead processes go now."""
+    """Return a new hidden name beside `target`; also remove leftovers of dead
+    processes.
+    """
     leftovers.collect(target.parent, f".{target.name}.")
     return target.with_name(f".{target.name}.{leftovers.unique_name()}")
 
@@ -435,6 +444,7 @@ def _name_beside(target: Path) -> Path:
 def _copy_files(
     folder: Path, files: Mapping[str, Content], described: list[Any]
 ) -> list[dict[str, object]]:
+    """Write all files into the bundle's folder; return their rows for the manifest."""
     known = {entry["path"]: entry for entry in described}
     entries = []
     for path in sorted(files):
@@ -451,7 +461,9 @@ def _copy_files(
 
 
 def _finish(content: Content, place: Path) -> FinishedFile:
-    """Move or write the content of a file to its place."""
+    """Move a finished file, or write content, to `place`; return its size and
+    digests.
+    """
     if isinstance(content, FinishedFile):
         content.path.rename(place)
         return content
@@ -459,6 +471,7 @@ def _finish(content: Content, place: Path) -> FinishedFile:
 
 
 def _check_path(path: str) -> None:
+    """Raise if a path may not be the name of a file in a bundle."""
     if not schema.is_path(path) or path in schema.RESERVED_PATHS:
         raise InputError(
             "bad-file-name", f"{path!r} cannot be the name of a file in a bundle"
@@ -466,6 +479,7 @@ def _check_path(path: str) -> None:
 
 
 def _read(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file in pieces."""
     try:
         with open(path, "rb") as file:
             while chunk := file.read(1 << 20):
@@ -481,7 +495,7 @@ def write_file(
     *,
     flush: bool = True,
 ) -> FinishedFile:
-    """Write a new file through to the disk, and hash its content.
+    """Write a new file, flush it to disk, and return its size and digests.
 
     Args:
         path: of the file.
@@ -513,7 +527,9 @@ def write_file(
 def _begin_hashing(
     hasher: Hasher, chunk: bytes | memoryview, pool: Executor
 ) -> list[Future[None]]:
-    """Start to hash bytes in threads; hash small ones at once."""
+    """Submit the hashing of bytes to threads, or hash small ones now; return the
+    futures.
+    """
     if len(chunk) < _LARGE:
         hasher.update(chunk)
         return []
@@ -521,7 +537,7 @@ def _begin_hashing(
 
 
 def _hash_again(file: IO[bytes]) -> Hasher:
-    """Return the digests of a file that was written."""
+    """Return a hasher fed with the whole content of a file."""
     hasher = Hasher()
     file.seek(0)
     while chunk := file.read(1 << 20):
@@ -530,7 +546,9 @@ def _hash_again(file: IO[bytes]) -> Hasher:
 
 
 def _put_in_place(folder: Path, target: Path) -> None:
-    """Give the finished folder its final name, replacing an old bundle, or undo it."""
+    """Rename the finished folder to its final name, replacing an old bundle; undo on
+    failure.
+    """
     if os.path.lexists(target) and exchange(folder, target):
         try:
             flush_directory(target.parent)
@@ -583,6 +601,7 @@ def retry_if_replaced(path: Path | str, read: Callable[[], T]) -> T:
 
 
 def _identity(path: Path | str) -> tuple[int, ...] | None:
+    """Return device, inode and change time of a folder; None if it is not there."""
     try:
         status = os.stat(path)
     except OSError:

@@ -28,7 +28,8 @@ _LISTED = 12
 
 @dataclass(frozen=True)
 class PrecisionRequirements:
-    """Requirements on the precision of a bundle; none for one that was not quantised.
+    """Requirements on a bundle's quantisation: lost quality, metric, and layer
+    precisions.
 
     Args:
         lost: what may be lost at most, by a measurement in the manifest; None for any.
@@ -46,7 +47,7 @@ class PrecisionRequirements:
     def parse(
         cls, quality: str | None, precisions: str | None
     ) -> PrecisionRequirements:
-        """Read `top1=0.5%@DIGEST` and `int8,f32`, as options give them.
+        """Parse `top1=0.5%@DIGEST` and `int8,f32`, as command-line options give them.
 
         Raises:
             InputError: `bad-option`.
@@ -88,13 +89,14 @@ class PrecisionRequirements:
         return " and ".join(parts)
 
     def violations(self, manifest: JsonObject) -> list[str]:
-        """Return the violations of the demand by a manifest, as JSON."""
+        """Return how a manifest (JSON) violates the requirements, as text."""
         facts = manifest.get("quantization")
         if facts is None:
             return []
         return [*self._losses(facts["quality"]), *self._layers(facts["layers"])]
 
     def _losses(self, quality: JsonObject) -> Iterator[str]:
+        """Yield how the measured loss of quality violates the requirements."""
         if self.lost is None:
             return
         if not quality:
@@ -109,6 +111,7 @@ class PrecisionRequirements:
             yield f"it loses {lost:.4g} by {metric}, more than {self.lost:.4g}"
 
     def _layers(self, layers: Collection[Mapping[str, object]]) -> Iterator[str]:
+        """Yield the layers whose precision is not allowed."""
         if not self.precisions:
             return
         other = [row for row in layers if row["precision"] not in self.precisions]
@@ -139,7 +142,7 @@ def lost_share(text: str) -> float:
 def require_precise(
     manifest: Mapping[str, object], demand: PrecisionRequirements
 ) -> None:
-    """Refuse a manifest, as JSON, whose precision violates the demand.
+    """Raise if the precision in a manifest (JSON) violates the requirements.
 
     Raises:
         Finding: `not-precise`.
@@ -154,7 +157,7 @@ def require_precise(
 
 
 def lines_of(manifest: JsonObject) -> list[str]:
-    """Return lines on the precision in a manifest, as JSON, for people."""
+    """Return lines for people on the quantisation in a manifest (JSON)."""
     facts = manifest.get("quantization")
     if facts is None:
         mixed = manifest.get("precision", {}).get("mixed")
@@ -180,4 +183,5 @@ def lines_of(manifest: JsonObject) -> list[str]:
 
 
 def _data(facts: Mapping[str, Any]) -> str:
+    """Format a data set by its number of samples and its digest."""
     return f"{facts['samples']} samples ({facts['sha256'][:12]}…)"

@@ -28,7 +28,7 @@ _NO_PASSWORD = (
 
 
 def parse_private(data: bytes, where: str) -> ec.EllipticCurvePrivateKey:
-    """Read a private key, and recognise its content in all later output.
+    """Parse a P-256 private key, and register its content to be redacted in output.
 
     Raises:
         InputError: `key-unreadable`.
@@ -52,7 +52,7 @@ def parse_private(data: bytes, where: str) -> ec.EllipticCurvePrivateKey:
 
 
 def _load(data: bytes) -> object:
-    """The key in `data`, of whatever kind.
+    """Parse a private key of any kind and form: PEM, OpenSSH, DER, base64.
 
     Raises:
         ValueError: it is none, or damaged.
@@ -76,12 +76,12 @@ def _load(data: bytes) -> object:
 
 
 def _wrap(body: str) -> str:
-    """Wrap base64 in the lines that PEM has."""
+    """Break base64 into lines of PEM's width."""
     return "\n".join(textwrap.wrap("".join(body.split()), 64))
 
 
 def _remember_forms(key: ec.EllipticCurvePrivateKey) -> None:
-    """Recognise the key in the forms that others may print of it."""
+    """Register the key's usual encodings to be redacted in output."""
     for encoding, form in (
         (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8),
         (serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL),
@@ -95,6 +95,7 @@ def _remember_forms(key: ec.EllipticCurvePrivateKey) -> None:
 
 
 def _has_password(data: bytes) -> bool:
+    """Return whether key data says that it is encrypted."""
     return b"ENCRYPTED" in data
 
 

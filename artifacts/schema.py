@@ -62,6 +62,7 @@ _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
 
 
 def _dim(value: object) -> None:
+    """Check that a value is a static size or a valid size expression."""
     if isinstance(value, str):
         try:
             SizeExpression.parse(value)
@@ -72,6 +73,7 @@ def _dim(value: object) -> None:
 
 
 def _condition(value: Any) -> None:
+    """Check that a value is a valid condition on sizes."""
     _string(value)
     try:
         Condition.parse(value)
@@ -326,7 +328,7 @@ _quality = record(
 
 
 def _measured_quantization(value: Any) -> None:
-    """Require measured facts to be complete or absent."""
+    """Check that a quantisation record's measured facts are complete or absent."""
     _quantization(value)
     for name, facts in (("calibration", _calibration), ("quality", _quality)):
         if value[name] != {}:
@@ -379,7 +381,7 @@ _manifest: Check = record(
 
 
 def check(data: Mapping[str, Any]) -> None:
-    """Raise `Invalid` unless `data` is a manifest that makes sense."""
+    """Raise `Invalid` unless `data` is a well-formed and consistent manifest."""
     _manifest(data)
     _check_unique(data)
     _check_references(data)
@@ -394,6 +396,7 @@ def check(data: Mapping[str, Any]) -> None:
 
 
 def _check_unique(data: JsonObject) -> None:
+    """Raise if two entries, states, variants or files have the same name."""
     keys = {"entry_points": "name", "states": "name", "variants": "id", "files": "path"}
     for table, key in keys.items():
         seen: set[str] = set()
@@ -407,6 +410,7 @@ def _check_unique(data: JsonObject) -> None:
 
 
 def _check_references(data: JsonObject) -> None:
+    """Raise if a row names a file, variant or state that does not exist."""
     files = {file["path"] for file in data["files"]}
     for reserved in RESERVED_PATHS:
         if reserved in files:
@@ -426,6 +430,7 @@ def _check_references(data: JsonObject) -> None:
 
 
 def _check_chunks(data: JsonObject) -> None:
+    """Raise if the number of chunk digests does not fit a file's size."""
     for index, file in enumerate(data["files"]):
         chunks = file.get("chunks")
         if chunks is not None:
@@ -436,6 +441,7 @@ def _check_chunks(data: JsonObject) -> None:
 
 
 def _check_known(names: Iterable[str], known: set[str], path: str) -> None:
+    """Raise for the first name that is not among the known ones."""
     for name in names:
         if name not in known:
             with within(path):
@@ -443,12 +449,14 @@ def _check_known(names: Iterable[str], known: set[str], path: str) -> None:
 
 
 def _names_text(known: set[str]) -> str:
+    """Return the first known names as text for a message."""
     some = sorted(known)[:_LISTED]
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     return (", ".join(map(short_text, some)) or "none") + more
 
 
 def _check_state(state: JsonObject) -> None:
+    """Raise if a state's pytree or shapes are invalid."""
     with within(".tree"):
         trees.check(state["tree"], len(state["leaves"]), each_once=True)
     for leaf in state["leaves"]:
@@ -458,6 +466,7 @@ def _check_state(state: JsonObject) -> None:
 
 
 def _check_entry(entry: JsonObject, symbols: set[str]) -> None:
+    """Raise if an entry's pytrees, symbols or specializations are inconsistent."""
     inputs, outputs = entry["inputs"], entry["outputs"]
     with within(".arguments"):
         trees.check(entry["arguments"], len(inputs), each_once=True)
@@ -487,6 +496,7 @@ def _check_entry(entry: JsonObject, symbols: set[str]) -> None:
 
 
 def _dims(leaf: JsonObject) -> list[SizeExpression]:
+    """Return the symbolic dimensions of an array."""
     return [SizeExpression.parse(dim) for dim in leaf["shape"] if isinstance(dim, str)]
 
 

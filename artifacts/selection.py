@@ -45,7 +45,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Selection:
-    """The best variant for a host, and the judgements on others.
+    """The variant selected for a host, and the judgements on faster ones that cannot
+    run.
 
     Args:
         variant: None if none can be used.
@@ -73,7 +74,7 @@ class Selection:
 def select(
     manifest: Manifest, host: Host, among: Collection[str] | None = None
 ) -> Selection:
-    """The variant to use on `host`; of those whose ids are in `among`, if given."""
+    """Return the best variant of a bundle on `host`, among those of the given ids."""
     judgements = judge(manifest, host)
     return select_best(
         [each for each in judgements if among is None or each.variant.id in among]
@@ -81,7 +82,7 @@ def select(
 
 
 def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
-    """Judge each variant of a bundle on `host`."""
+    """Return the judgement of each variant of a bundle on `host`."""
     return tuple(
         Judgement(variant, tuple(check(manifest, variant, host)))
         for variant in manifest.variants.values()
@@ -89,7 +90,7 @@ def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
 
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:
-    """Select the best of these variants of one bundle on one host."""
+    """Return the best usable one of the judged variants, with what was passed over."""
     usable = [each for each in judgements if each.is_usable]
     if not usable:
         reasons = tuple(
@@ -122,4 +123,5 @@ def speed_rank(variant: Variant) -> tuple[int, int]:
 
 
 def _rank(judgement: Judgement) -> int:
+    """Return the sort key of a judgement: the best verdict first."""
     return VERDICTS.index(judgement.verdict)

@@ -29,12 +29,12 @@ Line = tuple[int, int]
 
 
 class Undefined(ValueError):
-    """A dimension divides by zero for these values of its symbols."""
+    """Raised when a size expression divides by zero for given symbol values."""
 
 
 @dataclass(frozen=True)
 class SizeExpression:
-    """A dimension given by an expression over named symbols."""
+    """A dimension given by an integer expression over named symbols."""
 
     text: str
     symbols: frozenset[str]
@@ -42,7 +42,7 @@ class SizeExpression:
 
     @classmethod
     def parse(cls, text: str) -> SizeExpression:
-        """Read an expression of names, integers, `+ - * // %`, `min`, `max` and ( ).
+        """Parse an expression of names, integers, `+ - * // %`, `min`, `max` and ( ).
 
         Raises:
             ValueError: the text is anything else, or divides by the number 0.
@@ -55,25 +55,25 @@ class SizeExpression:
         return isinstance(self._tree, ast.Name)
 
     def decides(self, known: Collection[str]) -> str | None:
-        """Return the one unknown symbol that the size determines, if it is linear in
-        it.
-        """
+        """Return the one unknown symbol, if the size is linear in it; else None."""
         unknown = self.symbols.difference(known)
         if len(unknown) != 1:
             return None
         (symbol,) = unknown
-        line = _line(self._tree, symbol, dict.fromkeys(self.symbols, 1))
+        line = _linear_form(self._tree, symbol, dict.fromkeys(self.symbols, 1))
         return symbol if line is not None and line[0] else None
 
     def solve(self, symbol: str, size: int, known: Mapping[str, int]) -> int | None:
-        """The value of `symbol` that gives the dimension `size`, if there is one."""
-        line = _line(self._tree, symbol, known)
+        """Return the integer value of `symbol` for which the expression equals `size`,
+        or None.
+        """
+        line = _linear_form(self._tree, symbol, known)
         if line is None or not line[0] or (size - line[1]) % line[0]:
             return None
         return (size - line[1]) // line[0]
 
     def value(self, symbols: Mapping[str, int]) -> int:
-        """The size of the dimension for given values of its symbols.
+        """Evaluate the expression for given symbol values.
 
         Raises:
             Undefined: it divides by zero for these.
@@ -85,7 +85,8 @@ class SizeExpression:
 
 
 def deciding_sizes(dims: Sequence[SizeExpression]) -> list[tuple[int, str]]:
-    """Find, for each symbol of `dims`, the size that determines its value.
+    """Return pairs, in solving order: the index of a size, and the symbol that it
+    determines.
 
     Ordered so that a dimension comes after those that say its other symbols; those that
     are a symbol alone come first. Symbols that no size says are left out.
@@ -113,6 +114,7 @@ def deciding_sizes(dims: Sequence[SizeExpression]) -> list[tuple[int, str]]:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> SizeExpression:
+    """Parse a size expression, memoized."""
     try:
         if len(text) > LENGTH_LIMIT or not _ALPHABET.fullmatch(text):
             raise ValueError
@@ -125,7 +127,9 @@ def _parse(text: str) -> SizeExpression:
 
 
 def _check(tree: ast.expr, symbols: set[str]) -> None:
-    """Collect the symbols of an expression, and refuse unknown syntax."""
+    """Add an expression's symbols to `symbols`; raise ValueError for unsupported
+    syntax.
+    """
     if isinstance(tree, ast.Name):
         symbols.add(tree.id)
         return
@@ -138,6 +142,7 @@ def _check(tree: ast.expr, symbols: set[str]) -> None:
 
 
 def _check_divisor(tree: ast.expr) -> None:
+    """Raise ValueError if a divisor is the constant zero."""
     try:
         if any(isinstance(node, ast.Name) for node in ast.walk(tree)):
             return
@@ -151,7 +156,7 @@ def _check_divisor(tree: ast.expr) -> None:
 
 
 def _operands(tree: ast.expr) -> Sequence[ast.expr]:
-    """Return the operands of an operation that dimensions support."""
+    """Return the operands of a supported operation; else raise ValueError."""
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         return [tree.operand]
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
@@ -164,7 +169,7 @@ def _operands(tree: ast.expr) -> Sequence[ast.expr]:
 
 
 def _function(tree: ast.expr) -> Callable[[int, int], int]:
-    """Return the function of a binary operation."""
+    """Return the function that computes a binary operation."""
     if isinstance(tree, ast.BinOp):
         return _OPERATORS[type(tree.op)]
     assert isinstance(tree, ast.Call)
@@ -173,11 +178,13 @@ def _function(tree: ast.expr) -> Callable[[int, int], int]:
 
 
 def _constant(tree: ast.Constant) -> int:
+    """Return the integer of a constant expression."""
     assert isinstance(tree.value, int)
     return tree.value
 
 
 def _value(tree: ast.expr, symbols: Mapping[str, int]) -> int:
+    """Evaluate a syntax tree for given symbol values."""
     if isinstance(tree, ast.Name):
         return symbols[tree.id]
     if isinstance(tree, ast.Constant):
@@ -186,24 +193,27 @@ def _value(tree: ast.expr, symbols: Mapping[str, int]) -> int:
     return -values[0] if len(values) == 1 else _function(tree)(*values)
 
 
-def _line(tree: ast.expr, symbol: str, known: Mapping[str, int]) -> Line | None:
-    """The dimension as a line over `symbol`, or None where it is none."""
+def _linear_form(tree: ast.expr, symbol: str, known: Mapping[str, int]) -> Line | None:
+    """Return a, b with expression = a * symbol + b, if it is linear in `symbol`; else
+    None.
+    """
     if isinstance(tree, ast.Name):
         return (1, 0) if tree.id == symbol else (0, known[tree.id])
     if isinstance(tree, ast.Constant):
         return 0, _value(tree, known)
     lines = []
     for part in _operands(tree):
-        line = _line(part, symbol, known)
+        line = _linear_form(part, symbol, known)
         if line is None:
             return None
         lines.append(line)
     if len(lines) == 1:
         return -lines[0][0], -lines[0][1]
-    return _combined_line(tree, *lines)
+    return _combined_form(tree, *lines)
 
 
-def _combined_line(tree: ast.expr, left: Line, right: Line) -> Line | None:
+def _combined_form(tree: ast.expr, left: Line, right: Line) -> Line | None:
+    """Return the linear form of a binary operation on linear forms, or None."""
     function = _function(tree)
     if not left[0] and not right[0]:
         try:

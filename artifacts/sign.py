@@ -58,7 +58,9 @@ _SERIALIZATION = {
 
 @dataclass(frozen=True)
 class Signed:
-    """The content of a valid signature: the signer, and the digest of every file."""
+    """The verified content of a signature file: the signer, and the digest of every
+    file.
+    """
 
     key_id: str
     name: str
@@ -67,7 +69,8 @@ class Signed:
 
 
 def sign(name: str, digests: Mapping[str, str], signer: Signer) -> bytes:
-    """The signature file for a directory `name` with files of these SHA-256 digests.
+    """Return a signature file over a directory `name` whose files have these SHA-256
+    digests.
 
     `verify(sign(name, digests, signer), keys)` gives back `name` and `digests`.
     """
@@ -79,7 +82,7 @@ def sign(name: str, digests: Mapping[str, str], signer: Signer) -> bytes:
 
 
 def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed:
-    """Check the signature file `data` against trusted public keys by id.
+    """Verify a signature file against trusted public keys by id; return what it signs.
 
     Raises:
         VerificationError: `signature-malformed`, `untrusted-key` or
@@ -112,12 +115,15 @@ def verify(data: bytes, keys: Mapping[str, ec.EllipticCurvePublicKey]) -> Signed
 
 
 def _encode(payload: bytes) -> bytes:
-    """Encode the payload for the signature, by DSSE's pre-authentication encoding."""
+    """Return DSSE's pre-authentication encoding of the payload, which is what is
+    signed.
+    """
     head = f"DSSEv1 {len(_PAYLOAD_TYPE)} {_PAYLOAD_TYPE} {len(payload)} "
     return head.encode("ascii") + payload
 
 
 def _bundle(hint: str, payload: bytes, signature: bytes) -> dict[str, object]:
+    """Return the Sigstore bundle, as JSON, of a payload and its signature."""
     return {
         "mediaType": _BUNDLE_TYPE,
         "verificationMaterial": {"publicKey": {"hint": hint}, "tlogEntries": []},
@@ -151,6 +157,7 @@ _bundle_shape = fields.record(
 
 
 def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
+    """Parse a signature file strictly; return key id, payload and signature."""
     try:
         bundle = strict_json.parse(data)
         _bundle_shape(bundle)
@@ -170,6 +177,7 @@ def _open_bundle(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 def _statement(name: str, digests: Mapping[str, str]) -> dict[str, object]:
+    """Return the in-toto statement, as JSON, that names files with their digests."""
     resources = [
         {"name": path, "algorithm": "sha256", "digest": digests[path]}
         for path in sorted(digests)
@@ -199,10 +207,12 @@ _statement_shape = fields.record(
 
 
 def _low_s(signature: bytes) -> bool:
+    """Return whether the s of an ECDSA signature is in the lower half of the order."""
     return decode_dss_signature(signature)[1] <= _ORDER // 2
 
 
 def _read_statement(payload: bytes) -> tuple[str, dict[str, str]]:
+    """Parse the signed statement strictly; return the name and the digests."""
     try:
         statement = strict_json.parse(payload)
         _statement_shape(statement)
@@ -219,6 +229,7 @@ def _read_statement(payload: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _malformed_signature(message: str) -> VerificationError:
+    """Return the error for a malformed signature file."""
     return VerificationError(
         "signature-malformed", f"the signature {message}", where=SIGNATURE_FILE
     )

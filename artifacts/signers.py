@@ -27,7 +27,8 @@ _PLACES = (
 
 
 def signer_of(named: Signer | Path | str | None) -> Signer:
-    """Return who signs: as named, else by `AOTC_SIGNING_KEY`, else the development key.
+    """Return the signer that is named, else of `AOTC_SIGNING_KEY`, else the development
+    key.
 
     Raises:
         InputError: as `read_signer`.
@@ -41,7 +42,7 @@ def signer_of(named: Signer | Path | str | None) -> Signer:
 
 
 def read_signer(named: Signer | Path | str, said_by: str | None = None) -> Signer:
-    """Read the private key that a user names.
+    """Read the private key that a user names: a file, `env:NAME`, `fd:N`, or content.
 
     Args:
         named: a file, `env:NAME`, `fd:N`, or the content of a key; a `Path` is a file.
@@ -70,6 +71,7 @@ def read_signer(named: Signer | Path | str, said_by: str | None = None) -> Signe
 
 
 def _signer(data: bytes, where: str) -> Signer:
+    """Return the signer with a private key in any supported form."""
     return Signer(parse_private(data, where))
 
 
@@ -77,6 +79,7 @@ def _signer(data: bytes, where: str) -> Signer:
 
 
 def _read_variable(name: str) -> bytes:
+    """Return the content of an environment variable that holds a private key."""
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,100}", name):
         raise InputError(
             "key-missing",
@@ -101,6 +104,7 @@ def _read_variable(name: str) -> bytes:
 
 
 def _read_descriptor(number: str) -> bytes:
+    """Read a private key from a file descriptor, and close it."""
     where = f"fd:{number}"
     if not re.fullmatch("[0-9]{1,6}", number):
         raise InputError(
@@ -131,7 +135,7 @@ _READERS = {"env": _read_variable, "fd": _read_descriptor}
 
 
 def require_no_content(named: str) -> str:
-    """Refuse a private key as an argument of a command, which all users can read.
+    """Return `named`; raise if it is a key's content, visible as a command argument.
 
     Raises:
         InputError: `key-exposed`.

@@ -21,13 +21,15 @@ INTEGER_LIMIT = 2**53
 
 
 def dump(value: object) -> bytes:
-    """The canonical bytes: sorted keys, two spaces, ASCII, one newline at the end."""
+    """Return canonical JSON bytes: sorted keys, two spaces, ASCII, one newline at the
+    end.
+    """
     text = json.dumps(value, sort_keys=True, indent=2, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
 def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
-    """Read JSON strictly.
+    """Parse JSON strictly: no repeated keys, NaN, huge numbers, or deep nesting.
 
     Args:
         data: the text in UTF-8.
@@ -52,6 +54,7 @@ def parse(data: bytes, limit: int = SIZE_LIMIT) -> Any:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return pairs as a dict; ValueError for a repeated key."""
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -61,16 +64,19 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _constant(text: str) -> Any:
+    """Raise ValueError for NaN and infinities."""
     raise ValueError(f"holds {text}, which is not JSON")
 
 
 def _integer(text: str) -> int:
+    """Parse an integer; ValueError beyond 2**53."""
     if len(text) > 17 or abs(int(text)) > INTEGER_LIMIT:
         raise ValueError(f"holds an integer beyond 2**53: {text[:24]}")
     return int(text)
 
 
 def _float(text: str) -> float:
+    """Parse a float; ValueError if it overflows."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"holds a number out of range: {text[:24]}")
@@ -78,6 +84,7 @@ def _float(text: str) -> float:
 
 
 def _check_depth(value: object) -> None:
+    """Raise ValueError if a value is nested too deeply."""
     level = [value]
     for _ in range(DEPTH_LIMIT):
         level = [child for item in level for child in _children(item)]
@@ -87,6 +94,7 @@ def _check_depth(value: object) -> None:
 
 
 def _children(value: object) -> list[object]:
+    """Return the elements of a list, or the values of a dict."""
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []

@@ -15,7 +15,7 @@ Tree = object
 
 
 def check(tree: Tree, count: int, *, each_once: bool) -> None:
-    """Raise `Invalid` unless `tree` is well formed over `count` leaves."""
+    """Raise `Invalid` unless `tree` is a well-formed pytree over `count` leaves."""
     found: list[int] = []
     _collect(tree, found)
     for index in found:
@@ -26,6 +26,7 @@ def check(tree: Tree, count: int, *, each_once: bool) -> None:
 
 
 def _collect(tree: Tree, found: list[int]) -> None:
+    """Append all leaf indices of a tree to `found`; raise `Invalid` for bad nodes."""
     if tree is None:
         return
     if type(tree) is int:
@@ -41,6 +42,9 @@ def _collect(tree: Tree, found: list[int]) -> None:
 
 
 def _kind_and_body(tree: Tree) -> tuple[str, Any]:
+    """Return a container's kind (dict, list, tuple) and its children; raise for
+    others.
+    """
     if isinstance(tree, dict) and len(tree) == 1:
         kind, body = next(iter(tree.items()))
         if isinstance(body, {"dict": dict, "list": list, "tuple": list}.get(kind, ())):
@@ -50,7 +54,8 @@ def _kind_and_body(tree: Tree) -> tuple[str, Any]:
 
 
 def builder(tree: Tree) -> Callable[[Sequence[object]], Any]:
-    """A function that puts a flat sequence of leaves into the form of `tree`.
+    """Return a function that arranges a flat sequence of leaves in the structure of
+    `tree`.
 
     Dicts have their keys in the order of the leaves.
     """
@@ -77,7 +82,7 @@ def _first_leaf(tree: Tree) -> int:
 
 
 def flatten(tree: Tree, value: Any) -> dict[int, Any]:
-    """The leaves of `value`, which has the form of `tree`, by their index.
+    """Return the leaves of `value`, which has the structure of `tree`, by leaf index.
 
     ``builder(tree)(flatten(tree, value)) == value``
     """
@@ -87,6 +92,7 @@ def flatten(tree: Tree, value: Any) -> dict[int, Any]:
 
 
 def _flatten(tree: Tree, value: Any, into: dict[int, Any]) -> None:
+    """Add the leaves of `value` to `into`, by leaf index."""
     if isinstance(tree, int):
         into[tree] = value
     elif tree is not None:

@@ -25,7 +25,7 @@ _KEY_FILE = "development.key"
 
 @dataclass(frozen=True)
 class Trust:
-    """Trusted public keys by id, and the channels that they may vouch for."""
+    """Trusted public keys by id, and the channels that they may sign."""
 
     keys: Mapping[str, ec.EllipticCurvePublicKey]
     channels: frozenset[str] = frozenset({"development", "release"})
@@ -33,7 +33,7 @@ class Trust:
     @classmethod
     @translate_system_errors()
     def of(cls, *sources: str | bytes | os.PathLike[str]) -> Trust:
-        """Trust public keys, each given as a file or as PEM text.
+        """Return trust in the given public keys, each a file or PEM text.
 
         Raises:
             InputError: `key-missing` or `key-unreadable`.
@@ -43,7 +43,7 @@ class Trust:
 
     @classmethod
     def default(cls) -> Trust:
-        """Trust the user's own development key, if there is one."""
+        """Return trust in the user's own development key, if there is one."""
         path = home() / _KEY_FILE
         channels = frozenset({"development"})
         if not path.exists():
@@ -62,8 +62,8 @@ class Trust:
 
 
 def home() -> Path:
-    """The folder of the development key: `AOTC_HOME`, else `aotc` in `XDG_DATA_HOME`
-    (if that is absolute, as its specification asks) or in `~/.local/share`.
+    """Return the folder of the development key: `AOTC_HOME`, else `aotc` in
+    `XDG_DATA_HOME` (if absolute) or `~/.local/share`.
 
     Raises:
         InputError: `no-home`, for an account without a home folder.
@@ -84,7 +84,7 @@ def home() -> Path:
 
 
 def development_key() -> keys.Signer:
-    """The user's development key, made on first use, with its public half beside it.
+    """Return the user's development key; generate it, and its `.pub`, on first use.
 
     Raises:
         InputError: `key-exposed` if others can read the key or change its folder.
@@ -105,6 +105,7 @@ def development_key() -> keys.Signer:
 
 
 def _read_development_key(path: Path) -> keys.Signer:
+    """Read the development key; raise if others can write to its folder."""
     folder = path.parent.stat()
     if folder.st_uid != os.geteuid() or folder.st_mode & 0o022:
         raise InputError(
@@ -118,6 +119,7 @@ def _read_development_key(path: Path) -> keys.Signer:
 
 
 def _public_key(source: str | bytes | os.PathLike[str]) -> ec.EllipticCurvePublicKey:
+    """Return a public key from a file, PEM text or bytes."""
     if isinstance(source, bytes):
         return keys.parse_public(source, "the given public key")
     if isinstance(source, str) and source.lstrip().startswith("-----BEGIN"):

@@ -43,21 +43,21 @@ class Mismatch:
 
 
 def unsupported(code: str, message: str, advice: str = "") -> Mismatch:
-    """A reason why a variant does not run."""
+    """Return the mismatch for a variant that does not run on a host."""
     return Mismatch(code, "unsupported", message, advice)
 
 
 def unknown(code: str, message: str, advice: str = "") -> Mismatch:
-    """Make a reason why nobody can say whether a variant runs."""
+    """Return the mismatch for a fact that is missing, so that nobody can judge."""
     return Mismatch(code, "not_applicable", message, advice)
 
 
 def slower(code: str, message: str) -> Mismatch:
-    """Return a mismatch with which code runs, but other code would be faster."""
+    """Return the mismatch for a variant that runs, where other code would be faster."""
     return Mismatch(code, "supported_prefer_recompile", message)
 
 
 def verdict_of(mismatches: Iterable[Mismatch]) -> Verdict:
-    """The worst verdict of all reasons; `optimal` if there are none."""
+    """Return the worst verdict of the mismatches; `optimal` if there are none."""
     found = [mismatch.verdict for mismatch in mismatches]
     return max(found, key=VERDICTS.index, default="optimal")

@@ -41,7 +41,7 @@ _PTX = re.compile(rb"\.version (\d+\.\d+)\s+\.target (sm_\d+[af]?)")
 
 
 def runtime_abi(data: bytes) -> dict[str, object]:
-    """The `runtime_abi` of a variant, for the manifest.
+    """Return a module's requirements on the IREE runtime, as the manifest states them.
 
     Raises:
         InputError: `not-a-vmfb`.
@@ -63,7 +63,7 @@ def runtime_abi(data: bytes) -> dict[str, object]:
 
 
 def formats(data: bytes | mmap.mmap) -> set[str]:
-    """The formats of the executables in a module, by their names in it."""
+    """Return the executable formats in a module, found by their names in its bytes."""
     return {match.group().decode() for match in _FORMATS.finditer(data)}
 
 
@@ -74,7 +74,7 @@ def ptx(data: bytes) -> tuple[str, str] | None:
 
 
 def vulkan_features(data: bytes) -> set[str]:
-    """The features that a module's code for Vulkan uses, under Vulkan's names."""
+    """Return the Vulkan features that a module's SPIR-V code uses."""
     found, at = set(), data.find(_SPIRV)
     while at >= 0:
         words = struct.iter_unpack("<II", _pairs(data, at + _SPIRV_HEADER))
@@ -88,17 +88,18 @@ def vulkan_features(data: bytes) -> set[str]:
 
 
 def _pairs(data: bytes, at: int) -> bytes:
-    """Return an even number of words from a place on."""
+    """Return the bytes from `at` on, cut to a multiple of 8."""
     end = min(at + 1024, len(data))
     return data[at : end - (end - at) % 8]
 
 
 def _number(version: str) -> list[int]:
+    """Parse a version as a list of integers, for comparison."""
     return [int(part) for part in version.split(".")]
 
 
 class _Table:
-    """A flatbuffer table: offsets into `data`, fields by number."""
+    """Reader of a flatbuffer table: offsets into `data`, fields by number."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -107,6 +108,9 @@ class _Table:
 
     @classmethod
     def root(cls, data: bytes) -> _Table:
+        """Return the root table of an IREE module; ValueError without its
+        identifier.
+        """
         mark = data.find(b"IREE", 0, _SEARCH_LIMIT)
         if mark < 4:
             raise ValueError("the identifier is missing")
@@ -114,15 +118,18 @@ class _Table:
         return cls(data, start + struct.unpack_from("<I", data, start)[0])
 
     def scalar(self, field: int, kind: str) -> int:
+        """Return a numeric field of struct format `kind`; 0 if it is absent."""
         at = self._field(field)
         return self._unpack(kind, at) if at else 0
 
     def string(self, field: int) -> str:
+        """Return a string field."""
         at = self._target(self._field(field))
         length = self._unpack("<I", at)
         return bytes(self._data[at + 4 : at + 4 + length]).decode("ascii")
 
     def tables(self, field: int) -> list[_Table]:
+        """Return a field that is a vector of tables; empty if it is absent."""
         slot = self._field(field)
         if not slot:
             return []
@@ -134,6 +141,7 @@ class _Table:
         return [_Table(self._data, self._target(slot)) for slot in slots]
 
     def _field(self, number: int) -> int:
+        """Return the offset of a field in `data`; 0 if it is absent."""
         entry = 4 + 2 * number
         if entry >= self._unpack("<H", self._vtable):
             return 0
@@ -141,9 +149,11 @@ class _Table:
         return self._at + offset if offset else 0
 
     def _target(self, at: int) -> int:
+        """Return the offset that the reference at `at` points to."""
         return at + self._unpack("<I", at)
 
     def _unpack(self, kind: str, at: int) -> int:
+        """Return the number of struct format `kind` at an offset."""
         # A negative offset would count from the end of the file.
         if at < 0:
             raise ValueError("an offset points outside")

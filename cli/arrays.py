@@ -27,7 +27,8 @@ Array = np.ndarray
 
 
 def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
-    """Read an array for each of `leaves`, from texts such as ``x=@x.npy`` and ``n=3``.
+    """Parse an array for each entry input in `leaves` from texts such as ``x=@x.npy``
+    or ``n=3``.
 
     Raises:
         InputError: an input is unknown, missing, given twice or unreadable.
@@ -44,7 +45,7 @@ def read_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> list[Array]:
 
 
 def read_some_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """Return arrays for those of `leaves` that the texts name.
+    """Parse ``NAME=VALUE`` texts; return an array for each input that they name.
 
     Raises:
         InputError: an input is unknown, given twice or unreadable.
@@ -68,6 +69,7 @@ def read_some_inputs(texts: Sequence[str], leaves: Sequence[Leaf]) -> dict[str, 
 
 
 def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
+    """Return the error for an input name that the entry does not have."""
     inputs = ", ".join(f"{leaf.name}: {leaf}" for leaf in known.values())
     return InputError(
         "unknown-input",
@@ -77,13 +79,16 @@ def _unknown(name: str, known: Mapping[str, Leaf]) -> InputError:
 
 
 def _read(value: str, leaf: Leaf) -> Array:
+    """Parse the value of one input: ``@FILE`` or a JSON literal, in the input's
+    dtype.
+    """
     if value.startswith("@"):
         return dtypes.restore(load_array(value[1:]), leaf.dtype)
     return _literal(value, leaf)
 
 
 def load_array(source: str) -> Array:
-    """An array from ``file.npy`` or ``file.npz:key``; pickles are refused.
+    """Load an array from ``file.npy`` or ``file.npz:key``; refuse pickles.
 
     ``-`` is standard input (``-:key`` of an ``.npz``). A pipe is read to its end, as
     NumPy reads regular files alone.
@@ -101,7 +106,9 @@ def load_array(source: str) -> Array:
 
 
 def _readable(path: str) -> str | io.BytesIO:
-    """Return a source that NumPy can read: the file, or the content of a pipe."""
+    """Return what NumPy can read: the path of a regular file, or a pipe's content in
+    memory.
+    """
     if path == "-":
         return io.BytesIO(_standard_input())
     if stat.S_ISFIFO(os.stat(path).st_mode) or is_stream(Path(path)):
@@ -111,6 +118,7 @@ def _readable(path: str) -> str | io.BytesIO:
 
 
 def _standard_input() -> bytes:
+    """Read standard input to its end; raise if it is a terminal or empty."""
     if sys.stdin is None or sys.stdin.isatty():
         raise InputError(
             "bad-input",
@@ -129,6 +137,9 @@ def _standard_input() -> bytes:
 
 
 def _key(keys: Sequence[str], key: str, path: str) -> str:
+    """Return the name of the array to load from an ``.npz``; `key` may be empty for its
+    only one.
+    """
     if not key and len(keys) == 1:
         return keys[0]
     if key in keys:
@@ -142,7 +153,7 @@ def _key(keys: Sequence[str], key: str, path: str) -> str:
 
 
 def _literal(text: str, leaf: Leaf) -> Array:
-    """A JSON number or nested list of numbers, exactly in the dtype of the input."""
+    """Parse a JSON number or nested list as an array, exactly in the input's dtype."""
     try:
         return array_of(json.loads(text), leaf)
     except ValueError as error:
@@ -154,7 +165,8 @@ def _literal(text: str, leaf: Leaf) -> Array:
 
 
 def array_of(value: object, leaf: Leaf) -> Array:
-    """A number or nested list of numbers of a JSON text, exactly in a leaf's dtype.
+    """Convert parsed JSON, a number or nested list, to an array, exactly in the leaf's
+    dtype.
 
     Floats that JSON has no numbers for may be the strings "nan", "inf" and "-inf", as
     which answers have them.
@@ -180,7 +192,7 @@ def array_of(value: object, leaf: Leaf) -> Array:
 
 
 def _with_nonfinite(value: object) -> object:
-    """Replace the names of floats that are not finite by their values."""
+    """Replace the strings "nan", "inf" and "-inf" in nested lists by floats."""
     if isinstance(value, list):
         return [_with_nonfinite(item) for item in value]
     return float(value) if value in ("nan", "inf", "-inf") else value
@@ -191,6 +203,7 @@ _LITERAL_KINDS = {"bool": "b", "int": "iu", "float": "iuf"}
 
 
 def _kind(dtype: str) -> str:
+    """Return whether a dtype is of kind "bool", "int" or "float"."""
     if dtype == "bool":
         return "bool"
     return "float" if dtypes.is_float(dtype) else "int"
@@ -207,7 +220,9 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def render(arrays: Mapping[str, Array], leaves: Sequence[Leaf]) -> str:
-    """The arrays for people: type, size and, of large ones, the corners."""
+    """Format arrays as text for people: dtype, shape, and values (corners of large
+    arrays).
+    """
     return "\n".join(
         f"{leaf.name}: {leaf.dtype}{list(arrays[leaf.name].shape)}\n"
         + np.array2string(arrays[leaf.name], threshold=64, prefix="")
@@ -218,7 +233,7 @@ def render(arrays: Mapping[str, Array], leaves: Sequence[Leaf]) -> str:
 def to_json(
     arrays: Mapping[str, Array], leaves: Sequence[Leaf]
 ) -> list[dict[str, Any]]:
-    """The arrays for scripts."""
+    """Return arrays as JSON objects: name, dtype, shape and values."""
     return [
         {
             "name": leaf.name,

@@ -141,7 +141,9 @@ def _time_calls(
     keys: tuple[str, ...],
     **choices: Any,
 ) -> bool:
-    """Print how long equal calls take; returns whether that is within the limit."""
+    """Measure repeated calls of an entry and print the report; return whether it meets
+    the limit.
+    """
     budget = _budget(seconds, calls)
     if limit is not None and not others:
         raise click.UsageError("--at-most needs --compare: it is a ratio to another")
@@ -178,6 +180,9 @@ def _time_calls(
 
 
 def _budget(seconds: float | None, calls: int | None) -> Budget:
+    """Return how long, or for how many calls, to measure; the two options exclude each
+    other.
+    """
     from aotc.timing.messages import Budget
 
     if seconds is not None and calls is not None:
@@ -195,7 +200,7 @@ def _manifest(bundle: str, keys: tuple[str, ...], allow_unsigned: bool) -> Manif
 
 
 def _choose(manifest: Manifest, entry: str | None) -> EntryPoint:
-    """The entry that was asked for, or the only one."""
+    """Return the entry point called `entry`, or the bundle's only one."""
     from aotc.training.entries import choose, require_one_device
 
     try:
@@ -220,7 +225,7 @@ def _subject(
     inputs: tuple[str, ...],
     seed: int,
 ) -> TimedBundle:
-    """Prepare the bundle and the arrays to call it with."""
+    """Return the bundle with its entry and drawn or given inputs, ready to be timed."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
     from aotc.errors.system import translate_system_errors

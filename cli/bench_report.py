@@ -25,7 +25,7 @@ _MANY_FAULTS = 1000  # a call: 4 MB, which take some 2 ms to be filled with zero
 
 @dataclass(frozen=True)
 class BenchReport:
-    """Calls of a bundle, and of those that it is compared with.
+    """The measured calls of a bundle, and of the bundles that it is compared with.
 
     Args:
         point: the entry.
@@ -45,30 +45,36 @@ class BenchReport:
 
     @property
     def passed(self) -> bool:
-        """Return whether all ratios are at or below the limit."""
+        """Return whether all time ratios to the other bundles are at or below the
+        limit.
+        """
         return self.limit is None or all(
             each.ratio <= self.limit for each in self._comparisons
         )
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings of loading, without duplicates."""
+        """The distinct warnings of loading the bundles."""
         said = (text for each in self.measured for text in each.loaded.warnings)
         return list(dict.fromkeys(said))
 
     @cached_property
     def _comparisons(self) -> list[TimeRatio]:
+        """The ratio of call times of the first bundle to each of the others."""
         first, *others = ([r.times for r in each.rounds] for each in self.measured)
         return [TimeRatio.of(first, rounds) for rounds in others]
 
     @cached_property
     def _latencies(self) -> list[Latency]:
+        """The latency statistics of each bundle."""
         return [Latency.of(each.times) for each in self.measured]
 
     # ---- for scripts ----------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The document (schema `aotc.bench/1`); times are in milliseconds."""
+        """Return the report as JSON (schema `aotc.bench/1`); times are in
+        milliseconds.
+        """
         arrays = self.measured[0].subject.inputs
         return {
             "schema": "aotc.bench/1",
@@ -106,6 +112,7 @@ class BenchReport:
         return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
 
     def _compared(self) -> Iterator[tuple[BundleMeasurement, TimeRatio]]:
+        """Yield each further bundle with the time ratio to it."""
         return zip(self.measured[1:], self._comparisons, strict=True)
 
     # ---- for people -----------------------------------------------------------------
@@ -141,6 +148,7 @@ class BenchReport:
         return "\n".join(lines)
 
     def _inputs(self) -> str:
+        """Return the inputs of the calls as text: name, dtype and shape."""
         arrays = self.measured[0].subject.inputs
         return ", ".join(
             f"{leaf.name}: {leaf.dtype}{list(arrays[leaf.name].shape)}"
@@ -148,6 +156,7 @@ class BenchReport:
         )
 
     def _ratio_lines(self) -> Iterator[str]:
+        """Yield lines on the time ratio to each other bundle, and on the limit."""
         for number, (_, each) in enumerate(self._compared(), 2):
             yield (
                 f"\n1 takes {each.ratio:.3f} times as long as {number} by the medians, "
@@ -160,6 +169,9 @@ class BenchReport:
                 yield f"at most {self.limit:g}: {verdict}"
 
     def _profile_lines(self) -> Iterator[str]:
+        """Yield a table of the costliest dispatches of a call, if they were
+        profiled.
+        """
         if self.profile is None:
             return
         shown = self.profile.dispatches[:_SHOWN]
@@ -192,6 +204,9 @@ class BenchReport:
         yield from winograd_notes(kernels)
 
     def _notes(self) -> Iterator[str]:
+        """Yield notes on states, random integers, and disturbances of the
+        measurement.
+        """
         first = self.measured[0]
         if first.loaded.states:
             states = ", ".join(first.loaded.states)
@@ -207,6 +222,7 @@ class BenchReport:
         yield from self._disturbances()
 
     def _drawn_integers(self) -> list[str]:
+        """Return the names of integer inputs that were drawn at random."""
         given = self.measured[0].subject.given
         return [
             leaf.name
@@ -251,6 +267,7 @@ class BenchReport:
 
 
 def _bundle_document(each: BundleMeasurement, latency: Latency) -> dict[str, object]:
+    """Return the JSON object of one measured bundle."""
     loaded, last = each.loaded, each.rounds[-1]
     return {
         "bundle": each.subject.bundle,
@@ -302,6 +319,7 @@ def _kernel_cells(each: Dispatch, export: str) -> tuple[str, ...]:
 
 
 def _cost_cells(each: BundleMeasurement, latency: Latency) -> tuple[str, ...]:
+    """Return table cells on rate, loading, first call, processors and memory."""
     threads = each.loaded.threads
     of = f" of {threads}" if threads else ""
     return (
@@ -316,10 +334,14 @@ def _cost_cells(each: BundleMeasurement, latency: Latency) -> tuple[str, ...]:
 
 
 def _prefix(name: str) -> str:
+    """Return `name: `, or nothing for an empty name."""
     return f"{name}: " if name else ""
 
 
 def _title(each: BundleMeasurement) -> str:
+    """Return a line that identifies a measured bundle: path, version, variant,
+    runtime.
+    """
     loaded = each.loaded
     threads = f", {loaded.threads} thread{'s' * (loaded.threads != 1)}"
     title = f"{loaded.name} {loaded.version}, {loaded.digest[:12]}"
@@ -330,6 +352,7 @@ def _title(each: BundleMeasurement) -> str:
 
 
 def _machine(machine: Mapping[str, object]) -> str:
+    """Format the machine's description as one line: processor, count, load."""
     return (
         f"{machine['model'] or 'an unknown processor'}, {machine['cores_logical']} "
         f"processors, load average {machine['load_average']}"
@@ -342,9 +365,10 @@ def _ms(value: float) -> str:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Divide part by whole; return 0 for a whole of 0."""
+    """Return part / whole; 0 for a whole of 0."""
     return part / whole if whole else 0.0
 
 
 def _size(count: int | None) -> str:
+    """Format a number of bytes; `unknown` for None."""
     return "unknown" if count is None else output.size(count)

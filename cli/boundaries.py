@@ -18,7 +18,9 @@ MODULE = "__init__.py"
 
 
 def bundle_in(path: Path) -> Path | None:
-    """Return the bundle at a path, or in a hybrid program's package; else None."""
+    """Return the path of the bundle at `path`, or in a hybrid program's package; else
+    None.
+    """
     # of `os.path`, which says no where a path cannot be one
     if isfile(path / "manifest.json"):
         return path
@@ -29,7 +31,8 @@ def bundle_in(path: Path) -> Path | None:
 
 
 def check_module(package: Path, manifest: Manifest) -> None:
-    """Compare the Python of a package with the manifest of its bundle.
+    """Raise if the Python of a hybrid program's package differs from its bundle's
+    manifest.
 
     Raises:
         VerificationError: `digest-mismatch`, or `module-unlisted`: the manifest has
@@ -60,7 +63,8 @@ def check_module(package: Path, manifest: Manifest) -> None:
 
 
 def boundary_lines(hybrid: JsonObject) -> list[str]:
-    """A line or two for each boundary, with the means of the calls that were measured.
+    """Return lines on each Python boundary of a hybrid program: its reason, and costs
+    of calls.
 
     Args:
         hybrid: the field of the manifest.
@@ -69,6 +73,7 @@ def boundary_lines(hybrid: JsonObject) -> list[str]:
 
 
 def _lines(boundary: JsonObject) -> list[str]:
+    """Return the two lines on one boundary."""
     calls = boundary["calls"]
     moved = ", ".join(
         f"{boundary[name] / max(calls, 1):.0f} bytes {way}"

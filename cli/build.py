@@ -33,7 +33,9 @@ _Function = TypeVar("_Function", bound=Callable[..., None])
 
 
 def targets_option() -> Callable[[_Function], _Function]:
-    """`--target`, which may be given several times, as argument `targets`."""
+    """Return a decorator for the repeatable option `--target`, as argument
+    `targets`.
+    """
     return click.option(
         "-t",
         "--target",
@@ -49,13 +51,16 @@ def targets_option() -> Callable[[_Function], _Function]:
 def _complete_target(
     ctx: click.Context, param: click.Parameter, begun: str
 ) -> list[str]:
+    """Return the target names that begin with `begun`, for shell completion."""
     return [name for name in ("cpu", "native", *TARGETS) if name.startswith(begun)]
 
 
 def _targets(
     ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
 ) -> tuple[Target, ...]:
-    """Parse targets before the pipeline is imported: a misspelt one fails at once."""
+    """Parse the values of `--target`; raise for a misspelt one before the pipeline is
+    imported.
+    """
     named = Target.listed(given)
     if not named:
         Target.default()  # refuses AOTC_TARGETS that name none
@@ -63,12 +68,14 @@ def _targets(
 
 
 class _Level(click.Choice[str]):
-    """A level of optimisation."""
+    """Parameter type: a level of optimisation, such as `O2`."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Refuse levels that other compilers have, with an alternative."""
+        """Return a known level; raise a usage error for others, with an alternative to
+        -O3.
+        """
         if value == "3":
             self.fail(
                 "there is no -O3: -O2, the default, is the highest level. What takes "
@@ -329,13 +336,16 @@ def build(
 
 
 def _parity_plan() -> ComparisonOptions:
+    """Return the default options of a comparison with the source framework."""
     from aotc.checks.parity import ComparisonOptions
 
     return ComparisonOptions()
 
 
 def source_and_entries(source: str) -> tuple[str, tuple[str, ...]]:
-    """`model.py:predict` → the file and the entry; a drive letter is not an entry."""
+    """Split `model.py:predict` into the file and entry names; a drive letter is no
+    entry.
+    """
     path, colon, entry = source.rpartition(":")
     if colon and entry.isidentifier() and path.endswith((".py", ".mlir")):
         return path, (entry,)

@@ -37,7 +37,7 @@ def cache(action: str, size: int | None, form: str) -> None:
     """
     if size is not None and action != "gc":
         raise click.UsageError("--size belongs to gc")
-    kept = _cache()
+    kept = _user_cache()
     if action == "verify":
         damaged = kept.remove_damaged()
         _show(kept, form, damaged=damaged)
@@ -49,7 +49,8 @@ def cache(action: str, size: int | None, form: str) -> None:
         _show(kept, form)
 
 
-def _cache() -> Cache:
+def _user_cache() -> Cache:
+    """Return the user's build cache; raise if it is off."""
     from aotc.core.cache import Cache
 
     kept = Cache.of_user()
@@ -69,6 +70,7 @@ def _show(
     removed: list[CacheFile] | None = None,
     damaged: list[Path] | None = None,
 ) -> None:
+    """Print the entries of the cache, and what was removed or is damaged."""
     stored = sorted(kept.entries(), key=lambda each: -each.used)
     total = sum(each.size for each in stored)
     document: dict[str, Any] = {
@@ -87,7 +89,12 @@ def _show(
         lines.append(f"removed {output.quantity(len(removed), 'value')}, {size}")
     elif damaged is None and stored:
         rows = [
-            (each.recipe.label, each.recipe.kind, output.size(each.size), _ago(each))
+            (
+                each.recipe.label,
+                each.recipe.kind,
+                output.size(each.size),
+                _age_text(each),
+            )
             for each in stored
         ]
         lines += [output.table(("VALUE", "KIND", "SIZE", "USED"), rows), ""]
@@ -100,6 +107,7 @@ def _show(
 
 
 def _facts(stored: CacheFile) -> dict[str, object]:
+    """Return the JSON object of one cached file."""
     return {
         "key": stored.recipe.key,
         "kind": stored.recipe.kind,
@@ -110,6 +118,7 @@ def _facts(stored: CacheFile) -> dict[str, object]:
     }
 
 
-def _ago(stored: CacheFile) -> str:
+def _age_text(stored: CacheFile) -> str:
+    """Return how long ago a cached file was used, as text."""
     hours = max(0, time.time() - stored.used) / 3600
     return f"{hours:.0f} h ago" if hours < 48 else f"{hours / 24:.0f} days ago"

@@ -62,7 +62,7 @@ def compat(
     from aotc.core.writing import atomic_write
 
     if file:
-        _require_other(file, [*map(str, fleet.fleets), *fleet.device_keys])
+        _require_distinct_output(file, [*map(str, fleet.fleets), *fleet.device_keys])
     artifacts = [
         _artifact(bundle, keys, allow_unsigned) for bundle in _distinct(bundles)
     ]
@@ -79,15 +79,15 @@ def compat(
         raise click.exceptions.Exit(1)
 
 
-def _require_other(file: Path, inputs: Sequence[str]) -> None:
-    """Refuse to write over an input."""
+def _require_distinct_output(file: Path, inputs: Sequence[str]) -> None:
+    """Raise if the output file is one of the inputs."""
     for given in inputs:
         if file.exists() and os.path.exists(given) and file.samefile(given):
             raise click.UsageError(f"--output names {file}, which is read here")
 
 
 def _distinct(bundles: Sequence[str]) -> list[str]:
-    """The bundles, each once, under the first of its names."""
+    """Return the bundle paths without duplicates, each by its first spelling."""
     places: dict[str, str] = {}
     for bundle in bundles:
         places.setdefault(os.path.realpath(bundle), bundle)
@@ -95,6 +95,9 @@ def _distinct(bundles: Sequence[str]) -> list[str]:
 
 
 def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifact:
+    """Read and verify a bundle; return it as an artifact of the compatibility
+    matrix.
+    """
     from aotc.artifacts.pack import read_bundle, retry_if_replaced
     from aotc.artifacts.rollout.matrix import Artifact
 

@@ -27,14 +27,14 @@ _NAMED_DEVICES = "--devices FLEET or --device NAME"
 
 
 class Percentage(click.ParamType):  # type: ignore[type-arg]
-    """A share such as `99%` or `0.99`, kept exactly."""
+    """Parameter type: a share such as `99%` or `0.99`, parsed as an exact fraction."""
 
     name = "share"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> Fraction:
-        """The share, or a usage error."""
+        """Parse the share; raise a usage error for other texts."""
         text = str(value)
         found = _SHARE.fullmatch(text)
         share = Fraction(found[1]) / (100 if found[2] else 1) if found else None
@@ -46,14 +46,14 @@ class Percentage(click.ParamType):  # type: ignore[type-arg]
 
 
 class Version(click.ParamType):  # type: ignore[type-arg]
-    """A version such as `12.4` or `3.13.0`."""
+    """Parameter type: a version such as `12.4` or `3.13.0`."""
 
     name = "version"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """The version, or a usage error."""
+        """Return the version as text; raise a usage error for other texts."""
         parts = str(value).split(".")
         if not 1 < len(parts) < 4 or not all(
             part.isascii() and part.isdigit() and len(part) < 6 for part in parts
@@ -64,7 +64,9 @@ class Version(click.ParamType):  # type: ignore[type-arg]
 
 @dataclass(frozen=True)
 class FleetChoice:
-    """The devices that the command line names, and assumptions about them."""
+    """The devices named on the command line, and what to assume where profiles are
+    silent.
+    """
 
     fleets: tuple[Path, ...]
     names: tuple[str, ...]
@@ -76,7 +78,7 @@ class FleetChoice:
     assume_memory: int | None
 
     def devices(self) -> list[FleetDevice]:
-        """Return all devices.
+        """Read and return all named devices.
 
         Raises:
             InputError: what `fleet.read_fleet` and `profiles.read_profile` raise.
@@ -97,7 +99,9 @@ class FleetChoice:
         return [*found, _this_machine()] if self.here else found
 
     def _require_devices(self) -> None:
-        """Refuse to name no devices, and options that are about none of the named."""
+        """Raise if no device is named, or an option applies to none of the named
+        ones.
+        """
         if not (self.fleets or self.names or self.here):
             raise click.UsageError(f"name devices: {_NAMED_DEVICES}, --self")
         if self.device_keys and not self.fleets:
@@ -110,6 +114,7 @@ class FleetChoice:
                 )
 
     def _assumptions(self) -> Assumptions:
+        """Return the facts to assume where a device's profile does not state them."""
         from aotc.artifacts.rollout.profiles import Assumptions
 
         return Assumptions(
@@ -203,15 +208,13 @@ _POLICY = (
 
 
 def fleet_options() -> Callable[[_Function], _Function]:
-    """The devices, as one argument `fleet`: a `FleetChoice`."""
+    """Return a decorator for the options on devices, as one argument `fleet`."""
     fields = tuple(FleetChoice.__annotations__)
     return combine_options("fleet", _FLEET, fields, lambda said: FleetChoice(**said))
 
 
 def policy_options() -> Callable[[_Function], _Function]:
-    """Return a decorator that passes the options of a policy as one argument
-    `policy`.
-    """
+    """Return a decorator for the options of a policy, as one argument `policy`."""
     fields = (
         *("require", "min_coverage", "per_label", "fallback", "any_artifact"),
         "demand",
@@ -221,6 +224,9 @@ def policy_options() -> Callable[[_Function], _Function]:
 
 
 def _policy(said: dict[str, Any]) -> Policy:
+    """Return the policy that parsed options describe; raise a usage error for
+    contradictions.
+    """
     from aotc.artifacts.rollout.policy import Policy
 
     asked = said.pop("require")
@@ -231,6 +237,7 @@ def _policy(said: dict[str, Any]) -> Policy:
 
 
 def _this_machine() -> FleetDevice:
+    """Return this machine as a device, from a fresh profile."""
     from aotc.artifacts.rollout.device_classes import FleetDevice
     from aotc.artifacts.rollout.profiles import Assumptions, read_profile
     from aotc.cli.doctor import profile
@@ -240,6 +247,7 @@ def _this_machine() -> FleetDevice:
 
 
 def _installed_runtime() -> str | None:
+    """Return the release of the installed IREE runtime; None without one."""
     from aotc.artifacts.compat import release_of
     from aotc.cli.doctor import package_version
 
@@ -248,7 +256,7 @@ def _installed_runtime() -> str | None:
 
 
 def _cuda_api(version: str | None) -> int | None:
-    """`12.4` as CUDA's drivers state it: 12040."""
+    """Convert `12.4` to the number that CUDA drivers report: 12040."""
     if version is None:
         return None
     major, minor, *_ = map(int, version.split("."))

@@ -52,7 +52,7 @@ def doctor(file: Path | None, key: str | None, form: str) -> None:
 
 
 def _write(file: Path, text: str, key: str | None) -> None:
-    """Write the profile, and the signature before it, which then fits it or nothing."""
+    """Write the profile file, and first its signature file, if `key` is given."""
     from aotc.artifacts.rollout import signatures
     from aotc.artifacts.signers import read_signer
     from aotc.core.writing import atomic_write
@@ -69,7 +69,7 @@ def _write(file: Path, text: str, key: str | None) -> None:
 
 
 def profile() -> dict[str, object]:
-    """The profile of this machine (schema ``aotc.doctor/1``)."""
+    """Return the profile of this machine as JSON (schema ``aotc.doctor/1``)."""
     return {
         "schema": "aotc.doctor/1",
         "aotc": __version__,
@@ -86,7 +86,7 @@ def profile() -> dict[str, object]:
 
 
 def package_version(distribution: str) -> str | None:
-    """The installed version of a distribution, found without importing it."""
+    """Return the version of an installed distribution without importing it, or None."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -94,12 +94,13 @@ def package_version(distribution: str) -> str | None:
 
 
 def _extras() -> list[str]:
+    """Return the names of aotc's optional extras, without `dev`."""
     names = metadata.metadata("aotc").get_all("Provides-Extra") or []
     return [str(name) for name in names if name != "dev"]
 
 
 def _packages(extra: str) -> dict[str, str | None]:
-    """Return versions of the distributions of `extra`; "" is the base install."""
+    """Return versions of the distributions of an extra; "" is the base installation."""
     found = {}
     for requirement in metadata.requires("aotc") or []:
         needed_by = re.search(r"""extra == ["'](\w+)["']""", requirement)
@@ -110,7 +111,7 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> object:
-    """Return a setting's value; hide one that may be a secret."""
+    """Return the value of a setting; a placeholder for one that may hold a secret."""
     if name in _unreadable_options():
         return None
     value = options.get(name)
@@ -120,9 +121,7 @@ def _setting(name: str) -> object:
 
 
 def _base_packages() -> dict[str, str | None]:
-    """Return versions of the packages that every installation needs, IREE's runtime
-    even where it is not a package.
-    """
+    """Return versions of the required packages, and of IREE's runtime."""
     found = _packages("")
     if found.get(_RUNTIME) is None:
         with suppress(ModuleNotFoundError):
@@ -133,7 +132,7 @@ def _base_packages() -> dict[str, str | None]:
 
 
 def _unreadable_options() -> dict[str, str]:
-    """Return settings that every other verb refuses, and why."""
+    """Return the settings with invalid values, each with the error."""
     found = {}
     for name in options.OPTIONS:
         try:
@@ -144,7 +143,7 @@ def _unreadable_options() -> dict[str, str]:
 
 
 def _unknown_options() -> list[str]:
-    """Return misspelt settings, which would otherwise do nothing without a word."""
+    """Return AOTC_* variables of the environment that are no known settings."""
     return sorted(
         name
         for name in os.environ
@@ -153,6 +152,7 @@ def _unknown_options() -> list[str]:
 
 
 def _render(document: JsonObject) -> str:
+    """Return the profile as a table for people."""
     facts = document["device"]
     cpu, caches = facts["cpu"], facts["cpu"]["caches"]
     rows = [
@@ -188,6 +188,7 @@ def _render(document: JsonObject) -> str:
 
 
 def _value(document: JsonObject, name: str) -> object:
+    """Return the displayed value of a setting: `unreadable`, `unset`, or as it is."""
     if name in document["unreadable_options"]:
         return "unreadable"
     value = document["options"][name]
@@ -195,16 +196,19 @@ def _value(document: JsonObject, name: str) -> object:
 
 
 def _columns(rows: list[tuple[str, str]]) -> str:
+    """Return name-value pairs as aligned lines."""
     return "\n".join(f"{name:<12}{value}" for name, value in rows)
 
 
 def _versions(found: dict[str, str | None]) -> str:
+    """Return package versions as one line."""
     return ", ".join(
         f"{name} {version or 'missing'}" for name, version in found.items()
     )
 
 
 def _extra(found: dict[str, str | None]) -> str:
+    """Return an extra's versions as one line, or which packages it lacks."""
     if all(found.values()):
         return _versions(found)
     missing = [name for name, version in found.items() if version is None]
@@ -212,10 +216,12 @@ def _extra(found: dict[str, str | None]) -> str:
 
 
 def _bytes(count: int | None) -> str:
+    """Format a number of bytes; `unknown` for None."""
     return "unknown" if count is None else output.size(count)
 
 
 def _cuda(facts: dict[str, Any] | None) -> str:
+    """Return CUDA's version and devices as one line."""
     if facts is None:
         return "no driver"
     version = f"CUDA {facts['driver_api'] // 1000}.{facts['driver_api'] % 1000 // 10}"
@@ -224,6 +230,7 @@ def _cuda(facts: dict[str, Any] | None) -> str:
 
 
 def _vulkan(facts: dict[str, Any] | None) -> str:
+    """Return Vulkan's version and devices as one line."""
     if facts is None:
         return "no driver"
     devices = ", ".join(f"{d['name']} {d['api']}" for d in facts["devices"])
@@ -231,6 +238,7 @@ def _vulkan(facts: dict[str, Any] | None) -> str:
 
 
 def _rocm(facts: dict[str, Any] | None) -> str:
+    """Return ROCm's devices as one line."""
     if facts is None:
         return "no driver"
     devices = ", ".join(f"{d['name']} {d['gfx']}" for d in facts["devices"])
@@ -238,7 +246,9 @@ def _rocm(facts: dict[str, Any] | None) -> str:
 
 
 def _drivers() -> list[str] | None:
-    """The IREE drivers that work here; None without IREE's runtime."""
+    """Return the IREE drivers that work on this machine; None without IREE's
+    runtime.
+    """
     from aotc.artifacts.backends import BACKENDS
 
     try:

@@ -39,7 +39,7 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Question:
-    """The options of a question to the evidence.
+    """The options of a benchmark replay: what to compare, on which traffic.
 
     Args:
         subject: the bundle, or the model in its place, and how to load bundles; its
@@ -60,8 +60,8 @@ class Question:
 
 
 @dataclass(frozen=True)
-class _Field:
-    """The contenders, and the sizes that calls of them may have."""
+class _Contenders:
+    """The contenders of a replay, and the signature of the entry that they share."""
 
     contenders: tuple[Contender, ...]
     signature: EntrySignature
@@ -86,7 +86,9 @@ def tell_evidence(
     profile: bool,
     **choices: Any,
 ) -> None:
-    """Print the evidence, and write the page that was asked for."""
+    """Replay traffic on all contenders; print the results, and write the HTML page if
+    asked.
+    """
     refused = {
         "input": inputs, "load_state": states, "calls": calls, "at_most": limit,
         "profile": profile,
@@ -111,7 +113,7 @@ def is_source(path: str) -> bool:
 
 @translate_system_errors()
 def gather(question: Question) -> Evidence:
-    """Replay the traffic on all contenders.
+    """Replay the recorded traffic on all contenders; return the measurements.
 
     Raises:
         AotcError: as builds, the loader and calls raise it; `bad-traffic` and
@@ -126,7 +128,10 @@ def gather(question: Question) -> Evidence:
         return _replay(question, traffic, _built(question, traffic, folder))
 
 
-def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
+def _replay(question: Question, traffic: Traffic, field: _Contenders) -> Evidence:
+    """Draw requests from the traffic, replay them on all contenders; return the
+    measurements.
+    """
     fixed = field.signature.fixed_sizes(traffic, question.sizes)
     requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)
     before = machine.description()
@@ -158,15 +163,15 @@ def _replay(question: Question, traffic: Traffic, field: _Field) -> Evidence:
 def _peers(
     question: Question, source: str, signature: EntrySignature
 ) -> tuple[Contender, ...]:
-    """The peers that were asked for."""
+    """Return contenders for the other frameworks that `--against` names."""
     asked, threads = question.replay.against, question.subject.threads
     return choose_peers(asked, source, signature, threads)
 
 
-def _require_taken(
+def _require_accepted_traffic(
     question: Question, signature: EntrySignature, traffic: Traffic
 ) -> None:
-    """Refuse traffic that an entry does not take."""
+    """Raise if an entry does not accept the shapes of the traffic."""
     fixed = signature.fixed_sizes(traffic, question.sizes)
     require_accepted(signature, traffic, fixed, str(question.replay.traffic))
 
@@ -174,15 +179,17 @@ def _require_taken(
 # ---- execution models of a source ---------------------------------------------------
 
 
-def _built(question: Question, traffic: Traffic, folder: Path) -> _Field:
-    """A source, built in several ways in a folder that goes at the end."""
+def _built(question: Question, traffic: Traffic, folder: Path) -> _Contenders:
+    """Build a source in each execution model, in `folder`; return these as
+    contenders.
+    """
     from aotc.evidence.models import Case, build_contenders, source_entry
 
     models = _chosen_models(question)
     path, named = source_and_entries(question.subject.bundle)
     entry = question.subject.entry or next(iter(named), None)
     signature = source_entry(path, entry, traffic)
-    _require_taken(question, signature, traffic)
+    _require_accepted_traffic(question, signature, traffic)
     peers = _peers(question, path, signature)
     case = Case(
         source=path,
@@ -196,11 +203,13 @@ def _built(question: Question, traffic: Traffic, folder: Path) -> _Field:
         reporter=reporter(verbose=False, quiet=False),
     )
     contenders, left_out = build_contenders(case, models)
-    return _Field((*contenders, *peers), signature, left_out, models is None)
+    return _Contenders((*contenders, *peers), signature, left_out, models is None)
 
 
 def _chosen_models(question: Question) -> tuple[str, ...] | None:
-    """The execution models that --models or --compare names; None if neither does."""
+    """Return the execution models that --models or --compare name; None for the
+    default.
+    """
     models, source = question.replay.models, question.subject.bundle
     if not question.others:
         return models
@@ -228,8 +237,10 @@ def _chosen_models(question: Question) -> tuple[str, ...] | None:
 # ---- bundles ------------------------------------------------------------------------
 
 
-def _bundles(question: Question, traffic: Traffic) -> _Field:
-    """Return the bundles, which must be there, as contenders."""
+def _bundles(question: Question, traffic: Traffic) -> _Contenders:
+    """Return the given bundles as contenders, after checking that they accept the
+    traffic.
+    """
     _require_bundles(question)
     subject, entry = question.subject, question.subject.entry or None
     paths = (subject.bundle, *question.others)
@@ -240,15 +251,15 @@ def _bundles(question: Question, traffic: Traffic) -> _Field:
         signatures = [EntrySignature.of(manifest, point) for point in points]
         found.append(choose_signature(signatures, entry, traffic, path))
         entry = found[0].entry  # of all of them
-        _require_taken(question, found[-1], traffic)
+        _require_accepted_traffic(question, found[-1], traffic)
     subject = replace(subject, entry=found[0].entry)
     contenders = [Contender(path, replace(subject, bundle=path)) for path in paths]
     peers = _peers(question, subject.bundle, found[0])
-    return _Field((*contenders, *peers), found[0])
+    return _Contenders((*contenders, *peers), found[0])
 
 
 def _require_bundles(question: Question) -> None:
-    """Refuse a model among bundles, and options for models alone."""
+    """Raise for a model among bundles, or for options that apply to models only."""
     replay, bundle = question.replay, question.subject.bundle
     if replay.models is not None or replay.max_variants is not None:
         raise InputError(

@@ -18,7 +18,7 @@ _REQUESTS = 200
 
 @dataclass(frozen=True)
 class Replay:
-    """The options of a replay.
+    """The options of a replay of recorded traffic.
 
     Args:
         traffic: file of recorded traffic.
@@ -91,6 +91,7 @@ def replay_options() -> Callable[[_Function], _Function]:
 
 
 def _replay(given: Mapping[str, Any]) -> Replay | None:
+    """Return the replay that parsed options describe; None without `--traffic`."""
     if given["traffic"] is None:
         refuse_options("is of use with --traffic alone", given)
         return None
@@ -107,12 +108,12 @@ def _replay(given: Mapping[str, Any]) -> Replay | None:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names of a list with commas."""
+    """Split a comma-separated list of names."""
     return tuple(name.strip() for name in text.split(","))
 
 
 def refuse_options(why: str, given: Mapping[str, object]) -> None:
-    """Refuse the options that are given, by the names of their arguments."""
+    """Raise a usage error if any of the options in `given` was set."""
     for name, value in given.items():
         if value:
             raise click.UsageError(f"--{name.replace('_', '-')} {why}")

@@ -66,7 +66,9 @@ def explain(
 
 
 def _explain_bundle(path: Path, form: str) -> None:
-    """Show the boundaries of a hybrid program; a bundle of entries has none."""
+    """Print the Python boundaries of a hybrid program; raise for a bundle without
+    any.
+    """
     from aotc.artifacts.pack import read_bundle
 
     if form == "sarif":
@@ -88,6 +90,7 @@ def _explain_bundle(path: Path, form: str) -> None:
 
 
 def _render(found: Explanation) -> str:
+    """Return an explanation as text: coverage, then findings by kind."""
     counts, named = found.coverage, ", ".join(map(str, found.targets))
     verdict = "can be built" if found.builds else "CANNOT be built"
     lines = [
@@ -105,6 +108,7 @@ def _render(found: Explanation) -> str:
 
 
 def _lines(finding: OpFinding) -> list[str]:
+    """Return the lines on one finding: op, reason, places and help."""
     places = list(dict.fromkeys(filter(None, finding.places)))
     hidden = len(places) - _PLACES_SHOWN
     more = [f"and {output.quantity(hidden, 'other place')}"] if hidden > 0 else []

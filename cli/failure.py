@@ -72,7 +72,7 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _tell(text: str, err: bool = True) -> None:
-    """Print `text`; ignore an output that is gone."""
+    """Print `text` with secrets removed; ignore an output that cannot be written."""
     try:
         click.echo(redact(text), err=err)
     except BrokenPipeError:
@@ -82,8 +82,8 @@ def _tell(text: str, err: bool = True) -> None:
 
 
 def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
-    """Return a hook that prints a warning as one line, and for GitHub as an annotation
-    if `arguments` ask for it.
+    """Return a warning hook that prints one line, and a GitHub annotation if asked
+    for.
     """
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
@@ -96,13 +96,14 @@ def show_warnings(arguments: Sequence[str]) -> Callable[..., None]:
 
 
 def _for_people(text: str, label: str = "") -> str:
-    """Write text for standard error, behind a label, in whole words on a terminal."""
+    """Return text escaped and wrapped for standard error, behind a label."""
     said = output.escape_control_characters(f"{click.unstyle(label)} {text}".lstrip())
     said = layout.wrap(said, layout.width_of(sys.stderr))
     return label + said.removeprefix(click.unstyle(label))
 
 
 def _diagnose(error: BaseException) -> AotcError:
+    """Convert any exception to an `AotcError` to report."""
     if isinstance(error, AotcError):
         return error
     if isinstance(error, click.ClickException):
@@ -117,6 +118,7 @@ def _diagnose(error: BaseException) -> AotcError:
 
 
 def _usage(error: click.ClickException) -> InputError:
+    """Convert click's usage error to an `InputError`."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else "aotc"
     return InputError(
@@ -125,7 +127,7 @@ def _usage(error: click.ClickException) -> InputError:
 
 
 def _third_party(name: str | None) -> bool:
-    """Return whether a module is not aotc's: a missing one of aotc is a bug."""
+    """Return whether a module's name is not aotc's: a missing one of aotc is a bug."""
     return bool(name) and str(name).split(".")[0] != "aotc"
 
 
@@ -146,7 +148,7 @@ def _missing(name: str) -> SetupError:
 
 
 def _broken_module(error: ImportError) -> SetupError:
-    """Return the error of a module that is there but cannot be loaded."""
+    """Return the error for a module that is installed but cannot be loaded."""
     return SetupError(
         "broken-module",
         f"the module {error.name or 'of a library'} cannot be loaded: {error}",
@@ -155,6 +157,7 @@ def _broken_module(error: ImportError) -> SetupError:
 
 
 def _bug(error: BaseException) -> AotcError:
+    """Return the error for an unexpected exception; save its traceback to a file."""
     return AotcError(
         "internal",
         f"this is a bug in aotc: {type(error).__name__}: {error}",
@@ -163,6 +166,7 @@ def _bug(error: BaseException) -> AotcError:
 
 
 def _save_traceback(error: BaseException) -> str:
+    """Write the traceback to a temporary file; return its path for the message."""
     import tempfile
 
     try:
@@ -176,12 +180,15 @@ def _save_traceback(error: BaseException) -> str:
 
 
 def _wants(form: str, arguments: Sequence[str]) -> bool:
-    """Return whether raw arguments ask for a form, as usage errors precede parsing."""
+    """Return whether raw arguments ask for a `--format`, as usage errors precede
+    parsing.
+    """
     pairs = zip(arguments, arguments[1:], strict=False)
     return f"--format={form}" in arguments or ("--format", form) in pairs
 
 
 def _debug() -> bool:
+    """Return whether AOTC_DEBUG is set; False if its value is invalid."""
     try:
         return bool(options.get("AOTC_DEBUG"))
     except InputError:  # which is what the error is about
@@ -189,5 +196,6 @@ def _debug() -> bool:
 
 
 def _label() -> str:
+    """Return the label `error:`, coloured on a terminal."""
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     return click.style("error:", fg="red", bold=True) if colour else "error:"

@@ -21,7 +21,7 @@ _WHERE = re.compile(r"(?P<file>[^:\s][^:]*):(?P<line>[0-9]+)\b")
 
 
 def of_error(error: AotcError, arguments: Sequence[str]) -> str:
-    """The annotation of an error of a command line, with its hint."""
+    """Return the GitHub annotation (`::error …`) for an error, with its hint."""
     lines = [error.message, f"hint: {error.hint}" if error.hint else ""]
     text = "\n".join(filter(None, lines))
     place = _WHERE.match(error.where or "")
@@ -29,7 +29,9 @@ def of_error(error: AotcError, arguments: Sequence[str]) -> str:
 
 
 def of_warning(message: str, arguments: Sequence[str]) -> str:
-    """The annotation of a warning, whose line may stand in it."""
+    """Return the GitHub annotation (`::warning …`) for a warning, at the line it
+    names.
+    """
     return _annotation("warning", "aotc", _LINE.search(message), message, arguments)
 
 
@@ -40,6 +42,7 @@ def _annotation(
     text: str,
     arguments: Sequence[str],
 ) -> str:
+    """Return a GitHub workflow command with title, place and escaped text."""
     properties = {"title": title}
     if place and (file := _path(place["file"], arguments)):
         properties = {"file": file, "line": place["line"], **properties}
@@ -48,16 +51,20 @@ def _annotation(
 
 
 def _path(name: str, arguments: Sequence[str]) -> str | None:
-    """A source by its path: messages name it without the folder that it lies in."""
+    """Return the existing path of a source file named without its folder; None if
+    unknown.
+    """
     folders = (Path(argument.partition(":")[0]).parent for argument in arguments)
     paths = (Path(name), *(folder / name for folder in folders))
     return next((str(path) for path in paths if path.is_file()), None)
 
 
 def _data(text: str) -> str:
+    """Escape the text of a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
+    """Escape a property value of a workflow command."""
     plain = _data(output.escape_control_characters(text))
     return plain.replace(":", "%3A").replace(",", "%2C")

@@ -81,6 +81,7 @@ def _show_kernels(
     entry: str | None,
     form: str,
 ) -> None:
+    """Print the kernels of a bundle's variants, of one target or entry if asked for."""
     from aotc.cli.kernels import KernelTable
 
     _require_one_of("--target", target, list(manifest.variants))
@@ -99,6 +100,7 @@ def _show_kernels(
 
 
 def _require_one_of(option: str, given: str | None, known: list[str]) -> None:
+    """Raise a usage error if a given option value is not among the known ones."""
     if given is not None and given not in known:
         raise click.UsageError(
             f"expected one of {', '.join(known)} for {option}; got {given!r}"
@@ -106,9 +108,7 @@ def _require_one_of(option: str, given: str | None, known: list[str]) -> None:
 
 
 def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
-    """Read the manifest, and the result of verifying it; a bad signature is no
-    obstacle.
-    """
+    """Return a bundle's manifest and the verdict on its signature, which may be bad."""
     from aotc.artifacts import files, strict_json
     from aotc.artifacts.manifest import FILE, Manifest
     from aotc.artifacts.pack import read_bundle
@@ -131,6 +131,7 @@ def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
 
 
 def _render(manifest: Manifest, verdict: dict[str, object]) -> str:
+    """Return all sections on a bundle as text for people."""
     maker = manifest.data["toolchain"].get("aotc", "unknown")
     lines = [
         f"{manifest.name} {manifest.version} ({manifest.channel})",
@@ -157,7 +158,7 @@ def _render(manifest: Manifest, verdict: dict[str, object]) -> str:
 
 
 def _source(source: JsonObject) -> list[str]:
-    """Return lines on the source of the bundle and the share of it in the graph."""
+    """Return lines on the bundle's source, and the share of it that is in the graph."""
     counts = source.get("coverage")
     if not counts:
         return []
@@ -183,7 +184,9 @@ def _precision(manifest: Manifest) -> list[str]:
 
 
 def _parity(rows: list[dict[str, Any]]) -> list[str]:
-    """The largest error of each entry that was compared with its source."""
+    """Return lines on the largest error of each entry compared with its source
+    framework.
+    """
     return [
         f"{row['entry']} on {row['target']}: error at most "
         f"{max((each['error'] for each in row['outputs']), default=0.0):.1e} of "
@@ -193,13 +196,13 @@ def _parity(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _rounded(ulp: float) -> str:
-    """A bound as a reader wants it: without an exponent where it is small."""
+    """Format a bound in ulp, with an exponent only from 10,000 on."""
     return f"{ulp:.0f}" if ulp < 1e4 else f"{ulp:.0e}"
 
 
 def _self_check(rows: list[dict[str, Any]]) -> list[str]:
-    """Return lines on the code of each entry that was compared with the reference, or
-    not.
+    """Return lines on which code of each entry was compared with the reference
+    evaluator.
     """
     from aotc.artifacts.checked import RUN_BY, sizes_text
 
@@ -230,7 +233,7 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _blocks(row: dict[str, int]) -> str:
-    """Return the share of an entry's blocks that was compared, as text."""
+    """Return text on the share of an entry's blocks that was compared."""
     text = (
         f"{row['compared']} of {row['blocks']} blocks checked "
         f"({row['operations']} % of the operations)"
@@ -242,6 +245,7 @@ def _blocks(row: dict[str, int]) -> str:
 
 
 def _signature(verdict: JsonObject) -> str:
+    """Return the verdict on the signature as text."""
     if verdict["verified"]:
         return f"good, key {verdict['key_id']}"
     if verdict["error"]:
@@ -250,10 +254,12 @@ def _signature(verdict: JsonObject) -> str:
 
 
 def _section(title: str, lines: list[str]) -> str:
+    """Return a titled, indented section; empty without lines."""
     return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
 
 
 def _entry(entry: EntryPoint) -> str:
+    """Return an entry's signature as text, with states and devices."""
     inputs, outputs = _leaves(entry.inputs), _leaves(entry.outputs)
     uses = [f"reads {name}" for name in entry.reads]
     uses += [f"updates {name}" for name in entry.updates]
@@ -264,15 +270,17 @@ def _entry(entry: EntryPoint) -> str:
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
-    """`batch 4, length 128`."""
+    """Format sizes: `batch 4, length 128`."""
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 
 def _leaves(leaves: tuple[Leaf, ...]) -> str:
+    """Format inputs or outputs as `name: type`."""
     return ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
 
 
 def _symbols(manifest: Manifest) -> list[str]:
+    """Return lines on the bounds of each symbolic size, and on specialized sizes."""
     lines = []
     for name, symbol in manifest.symbols.items():
         limit = "no limit" if symbol.max is None else str(symbol.max)
@@ -289,7 +297,7 @@ def _symbols(manifest: Manifest) -> list[str]:
 
 
 def _guards(manifest: Manifest) -> dict[str, list[CallGuard]]:
-    """The guards of each entry."""
+    """Return the guards that calls of each entry must pass."""
     from aotc.artifacts.call_guards import call_guards
 
     return {
@@ -299,7 +307,7 @@ def _guards(manifest: Manifest) -> dict[str, list[CallGuard]]:
 
 
 def _guard_table(manifest: Manifest) -> str:
-    """The guards of all entries, so many of each that a table can be read."""
+    """Return the table of guards, only the first ones of each entry."""
     rows = []
     for entry, guards in _guards(manifest).items():
         rows += [(entry, x.name, x.rule, x.where) for x in guards[:_MOST_GUARDS]]
@@ -309,6 +317,7 @@ def _guard_table(manifest: Manifest) -> str:
 
 
 def _states(manifest: Manifest) -> list[str]:
+    """Return lines on the states: name and number of arrays."""
     return [
         f"{state.name}: {output.quantity(len(state.leaves), 'array')}"
         for state in manifest.states.values()
@@ -316,6 +325,7 @@ def _states(manifest: Manifest) -> list[str]:
 
 
 def _variants(manifest: Manifest) -> str:
+    """Return the table of variants: backend, size and executable formats."""
     rows = [
         (
             variant.id,
@@ -329,7 +339,9 @@ def _variants(manifest: Manifest) -> str:
 
 
 def _profiles(manifest: Manifest) -> list[JsonObject]:
-    """List the peak memory of calls, by variant, entry and code."""
+    """Return the memory plans of calls as JSON, one for each variant, entry and
+    code.
+    """
     return [
         {
             "variant": variant.id,
@@ -356,6 +368,7 @@ def _profiles(manifest: Manifest) -> list[JsonObject]:
 
 
 def _memory(manifest: Manifest) -> str:
+    """Return the table of peak memory of calls."""
     rows = [
         (
             each["variant"],
@@ -384,6 +397,7 @@ def _bytes_of(profile: JsonObject) -> tuple[str, str]:
 
 
 def _files(manifest: Manifest) -> str:
+    """Return the table of files: role, size and digest."""
     rows = [
         (file.path, file.role, output.size(file.size), file.sha256[:16])
         for file in manifest.files.values()

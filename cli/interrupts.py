@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class CommandInterrupted(KeyboardInterrupt):
-    """Work ended early and in order, because of a signal."""
+    """Raised on a signal to end a command early, with cleanup."""
 
     def __init__(self, message: str, number: signal.Signals) -> None:
         super().__init__(message)
@@ -19,7 +19,7 @@ class CommandInterrupted(KeyboardInterrupt):
 
 @contextmanager
 def termination() -> Iterator[None]:
-    """Turn SIGTERM into an orderly end like Ctrl-C within the block."""
+    """Raise `CommandInterrupted` on SIGTERM within the block, as Ctrl-C raises."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -34,5 +34,6 @@ def termination() -> Iterator[None]:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    """Signal handler: ignore further signals, and raise `CommandInterrupted`."""
     signal.signal(number, signal.SIG_IGN)  # a second one must not stop the clearing up
     raise CommandInterrupted("told to end by SIGTERM", signal.Signals(number))

@@ -27,7 +27,8 @@ _LONGEST = 1 << 28  # bytes of a line: one without an end must not fill the memo
 def read(
     file: BinaryIO, leaves: Sequence[Leaf]
 ) -> Iterator[tuple[str, dict[str, Array] | AotcError]]:
-    """Yield each item's line number with its inputs by name, or with its error.
+    """Parse a stream of JSON lines; yield each line number with inputs by name, or an
+    error.
 
     Args:
         file: the lines.
@@ -52,6 +53,7 @@ def read(
 
 
 def _inputs(line: bytes, leaves: Mapping[str, Leaf]) -> dict[str, Array]:
+    """Parse one line as an object with an array for each input."""
     example = "{" + ", ".join(f'"{name}": …' for name in leaves) + "}"
     try:
         given = json.loads(line, object_pairs_hook=_without_repetition)
@@ -72,6 +74,7 @@ def _inputs(line: bytes, leaves: Mapping[str, Leaf]) -> dict[str, Array]:
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return pairs as a dict; ValueError for a repeated name."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is given twice")
@@ -79,19 +82,21 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _error(message: str, where: str | None = None) -> InputError:
+    """Return the error for a malformed item of a stream."""
     return InputError("bad-stream-item", message, where=where)
 
 
 def result(outputs: Mapping[str, Array]) -> bytes:
-    """The line of a result."""
+    """Return the JSON line for an item's outputs."""
     values = {name: json_value(python_numbers(x)) for name, x in outputs.items()}
     return _line(values)
 
 
 def failure(error: AotcError) -> bytes:
-    """The line of an item that failed."""
+    """Return the JSON line for an item that failed."""
     return _line({"error": error.to_json()})
 
 
 def _line(value: object) -> bytes:
+    """Return a value as a JSON line, in bytes."""
     return json.dumps(value).encode() + b"\n"

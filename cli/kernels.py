@@ -21,7 +21,7 @@ Row = JsonObject
 
 @dataclass(frozen=True)
 class KernelTable:
-    """The kernels of one variant.
+    """The table of kernels of one variant, restricted to some exports.
 
     Args:
         variant: of a bundle.
@@ -33,11 +33,12 @@ class KernelTable:
 
     @property
     def _known(self) -> Row:
+        """The manifest's data on kernels; empty if it has none."""
         return self.variant.kernels or {}
 
     @property
     def _regions(self) -> list[dict[str, object]]:
-        """The kernels that are called, with the calls that are asked for."""
+        """The kernels called by the shown exports, with the number of calls."""
         found = []
         for row in self._known.get("regions", ()):
             entries = {
@@ -51,15 +52,19 @@ class KernelTable:
 
     @property
     def _without(self) -> list[Row]:
+        """The ops without a kernel in the shown exports."""
         rows = self._known.get("without", ())
         return [row for row in rows if self._is_shown(row["entry"])]
 
     def _is_shown(self, export: str) -> bool:
+        """Return whether an export is among the shown ones."""
         return self.exports is None or export in self.exports
 
     @property
     def _others(self) -> int | None:
-        """The number of dispatches in all entries that run IREE's own code."""
+        """The number of a variant's dispatches whose code is IREE's own; None if
+        unknown.
+        """
         if self.variant.dispatches is None or self.variant.kernels is None:
             return None
         rows = self._known.get("regions", ())
@@ -70,7 +75,7 @@ class KernelTable:
 
     @property
     def _why_none(self) -> str:
-        """The reason for an empty table of kernels."""
+        """Return why the table has no kernels."""
         if self.variant.kernels is None:
             return "the bundle was built by an aotc that does not tell of kernels"
         if self._known.get("none"):
@@ -82,7 +87,7 @@ class KernelTable:
     # ---- for scripts ----------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """A row of `aotc.inspect-kernels/1`."""
+        """Return the variant's kernels as JSON (`aotc.inspect-kernels/1`)."""
         regions, machine = self._regions, self._known.get("machine")
         return {
             "variant": self.variant.id,
@@ -98,9 +103,7 @@ class KernelTable:
     # ---- for people -----------------------------------------------------------------
 
     def to_text(self) -> str:
-        """Return a table, with the assumptions behind its figures and ops without
-        kernels.
-        """
+        """Return the table as text, with assumptions, and ops without kernels."""
         lines = [f"VARIANT {self.variant.id}"]
         regions, machine = self._regions, self._known.get("machine")
         if regions:
@@ -125,7 +128,7 @@ class KernelTable:
 
 
 def expected_figures(row: Row, machine: Row | None) -> dict[str, float | None]:
-    """Return figures of one call of a kernel on one core.
+    """Return the modelled time, rate, intensity and roofline share of a kernel's call.
 
     Args:
         row: of the manifest.
@@ -158,8 +161,7 @@ def expected_figures(row: Row, machine: Row | None) -> dict[str, float | None]:
 
 
 def winograd_notes(kernels: Iterable[Row]) -> Iterator[str]:
-    """Explain how operations of Winograd kernels are counted, if there are such
-    kernels.
+    """Yield a note on how the operations of Winograd kernels are counted, if any.
 
     Args:
         kernels: of the manifest.
@@ -173,7 +175,7 @@ def winograd_notes(kernels: Iterable[Row]) -> Iterator[str]:
 
 
 def ops_text(row: Row) -> str:
-    """`conv_general, add ×2, relu`."""
+    """Format a kernel's ops with counts: `conv_general, add ×2, relu`."""
     counts: dict[str, int] = {}
     for name in row["ops"]:
         counts[name] = counts.get(name, 0) + 1
@@ -181,7 +183,7 @@ def ops_text(row: Row) -> str:
 
 
 def places_text(rows: list[Row]) -> str:
-    """The first lines of the source, and how many more there are.
+    """Format the first source lines of some rows, and how many more there are.
 
     Args:
         rows: each with `places` and `more`.
@@ -193,6 +195,7 @@ def places_text(rows: list[Row]) -> str:
 
 
 def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
+    """Return the table cells of one kernel."""
     figures, rows = expected_figures(row, machine), list(row["entries"].items())
     calls = ", ".join(f"{name} {each['calls']}" for name, each in rows)
     return (
@@ -209,6 +212,7 @@ def _cells(row: Row, machine: Row | None) -> tuple[str, ...]:
 
 
 def _model_cells(figures: Mapping[str, float | None]) -> tuple[str, ...]:
+    """Return cells on modelled time, rate and roofline share."""
     return (
         _number(figures["expected_ms"]),
         _number(figures["expected_gflops"]),
@@ -222,6 +226,7 @@ def _is_of_device(row: Row) -> bool:
 
 
 def _device_cells(row: Row) -> tuple[str, ...]:
+    """Return cells on a GPU kernel's precision, registers, spills and shared memory."""
     device = row["device"]
     return (
         row.get("precision", "-"),
@@ -230,7 +235,7 @@ def _device_cells(row: Row) -> tuple[str, ...]:
 
 
 def _compiled_by(known: Row) -> Iterator[str]:
-    """Yield the compiler of GPU code and the meaning of its figures."""
+    """Yield notes on the compiler of GPU code and what its figures mean."""
     if "chip" in known and "compiler" in known:
         yield (
             f"compiled for {known['chip']['name']} by {known['compiler']}; REGISTERS "
@@ -240,11 +245,12 @@ def _compiled_by(known: Row) -> Iterator[str]:
 
 
 def _number(value: float | None) -> str:
+    """Format a number in three digits; `-` for None."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def _totals(regions: list[dict[str, Any]]) -> Iterator[str]:
-    """The kernels of a call of each entry, taken together."""
+    """Yield a line for each entry: calls of kernels, and their total operations."""
     for entry in dict.fromkeys(name for row in regions for name in row["entries"]):
         calls = [
             (row["flops"], row["entries"][entry]["calls"])
@@ -258,6 +264,7 @@ def _totals(regions: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _assumptions(machine: Row | None) -> Iterator[str]:
+    """Yield a note on the machine model behind the figures."""
     if machine is None:
         return
     yield (
@@ -270,7 +277,7 @@ def _assumptions(machine: Row | None) -> Iterator[str]:
 
 
 def _least(regions: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the sizes that the figures hold for, where a call decides sizes."""
+    """Yield a note on the symbol values at which the figures hold."""
     sizes = {name: n for row in regions for name, n in row.get("sizes", {}).items()}
     if sizes:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
@@ -278,6 +285,7 @@ def _least(regions: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _without_text(row: Row) -> str:
+    """Return the line on an op without a kernel: entry, count and reason."""
     where = places_text([row])
     at = f"; at {where}" if where else ""
     return f"{row['entry']}: {row['op']} ({row['count']}×): {row['why']}{at}"

@@ -28,7 +28,7 @@ def width_of(stream: TextIO | None) -> int | None:
 
 
 def wrap(text: str, width: int | None) -> str:
-    """Break lines that are longer than `width` between words.
+    """Wrap lines longer than `width` at word boundaries.
 
     What follows stands below the text of the line: after its indentation, or after the
     name at its beginning. A word that is longer than the width stays whole, and so does
@@ -40,6 +40,7 @@ def wrap(text: str, width: int | None) -> str:
 
 
 def _wrapped_line(line: str, width: int) -> str:
+    """Wrap one line, with a hanging indent behind its prefix; keep coloured lines."""
     if len(line) <= width or "\x1b" in line:
         return line
     prefix = _PREFIX.match(line)
@@ -59,6 +60,7 @@ def _wrapped_line(line: str, width: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a cell's text wrapped to `width`."""
     return textwrap.wrap(
         text, width, break_long_words=False, break_on_hyphens=False
     ) or [""]
@@ -67,7 +69,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 def table(
     header: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None
 ) -> str:
-    """Return columns of text under a header, padded with spaces.
+    """Return an aligned text table, wrapped or as records to fit `width`.
 
     Args:
         header: names of the columns.
@@ -88,11 +90,12 @@ def table(
 
 
 def _total(widths: Sequence[int]) -> int:
+    """Return the total width of columns with the gaps between."""
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def _longest_word(column: Iterable[str]) -> int:
-    """Return the least width of a column: that of its longest word."""
+    """Return the width of a column's longest word: its least width."""
     column = list(column)
     natural = max(map(len, column))
     words = max((len(word) for cell in column for word in cell.split()), default=0)
@@ -100,7 +103,7 @@ def _longest_word(column: Iterable[str]) -> int:
 
 
 def _shrunk(widths: list[int], least: Sequence[int], width: int) -> list[int]:
-    """Take columns off the widest ones until the table fits."""
+    """Reduce the widest columns until the table fits in `width`; return all widths."""
     widths = list(widths)
     while _total(widths) > width:
         spare = [w if w > low else 0 for w, low in zip(widths, least, strict=True)]
@@ -109,7 +112,7 @@ def _shrunk(widths: list[int], least: Sequence[int], width: int) -> list[int]:
 
 
 def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Return the lines of a row, one unless a cell is wrapped."""
+    """Return the text lines of a row; several if a cell is wrapped."""
     columns = [
         [cell] if len(cell) <= size else _wrapped(cell, size)
         for cell, size in zip(row, widths, strict=True)
@@ -127,7 +130,7 @@ def _row_lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def _record(header: Sequence[str], row: Sequence[str], width: int) -> str:
-    """Return a row as names and values, one pair a line.
+    """Return a row as lines of `name  value`, for terminals too narrow for a table.
 
     Cells without a value are left out, but the first, whose name may be a unit.
     """

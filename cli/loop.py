@@ -38,7 +38,8 @@ _TRAINING = ("epochs", "seed", "checkpoint", "every", "resume", "validate")
 
 @dataclass(frozen=True)
 class LoopResult:
-    """The outcome of a loop: its history, and the signal that stopped it.
+    """The outcome of a training or inference loop: history, and a signal that stopped
+    it.
 
     Args:
         file: where the results are, of an entry that trains nothing.
@@ -57,7 +58,7 @@ class LoopResult:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The result as part of a document."""
+        """Return the result as a JSON object."""
         done = self.history
         return {
             "entry": done.entry,
@@ -79,7 +80,7 @@ class LoopResult:
         }
 
     def to_text(self) -> str:
-        """The result in a few lines."""
+        """Return the result as a few lines of text."""
         done = self.history
         epochs = done.steps / (done.steps_per_epoch or 1)
         unit = "epoch" if epochs == 1 else "epochs"
@@ -99,7 +100,7 @@ class LoopResult:
         return "\n".join(lines)
 
     def _measured_lines(self) -> Iterator[str]:
-        """Yield lines on the metrics: means over rows, else of the last step."""
+        """Yield lines on the metrics: means over all rows, or of the last step."""
         done = self.history
         for name, value in done.means.items():
             rows = output.quantity(done.rows, "row")
@@ -119,6 +120,7 @@ class LoopResult:
 
 
 def _validated(found: Validated) -> dict[str, object]:
+    """Return a validation's step, epoch and means as a JSON object."""
     means = json_value(dict(found.means))
     return {"step": found.step, "epoch": found.epoch, "means": means}
 
@@ -130,7 +132,8 @@ def run(
     settings: LoopSettings,
     file: Path | None,
 ) -> LoopResult:
-    """Train with an entry, or write its results for all rows to `file`.
+    """Train with an entry that updates state, or run one over all rows; return the
+    outcome.
 
     Args:
         model: the loaded model; of one that trains on several devices, all of these.
@@ -144,11 +147,11 @@ def run(
     """
     if point.updates:
         return _train(model, point, constants, settings, file)
-    return _map(model, point, constants, settings, file)
+    return _run_over_rows(model, point, constants, settings, file)
 
 
 class _Bar:
-    """The progress bar, shown from the first step on."""
+    """Callback that shows a progress bar from the first step on."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -167,6 +170,7 @@ def _train(
     settings: LoopSettings,
     file: Path | None,
 ) -> LoopResult:
+    """Run a training loop; return its outcome."""
     if file:
         raise InputError(
             "usage",
@@ -201,7 +205,7 @@ def _train(
 def _validation(
     model: Model | DeviceModels, constants: Mapping[str, Array], settings: LoopSettings
 ) -> Validation | None:
-    """Make the validation that options ask for; an `--input` is for both entries."""
+    """Return the validation that options ask for; None without `--validate`."""
     if settings.validate is None:
         return None
     monitor, _, mode = (settings.monitor or "").partition(":")
@@ -223,13 +227,14 @@ def _validation(
     )
 
 
-def _map(
+def _run_over_rows(
     model: Model | DeviceModels,
     point: EntryPoint,
     constants: Mapping[str, Array],
     settings: LoopSettings,
     file: Path | None,
 ) -> LoopResult:
+    """Run an entry over all rows of the data; write the results to `file`, if any."""
     _require_purpose(point, settings, file)
     model = DeviceModels.of(model).first
     with use_wording(OptionWording()), ExitStack() as stack:
@@ -258,7 +263,7 @@ def _map(
 def _require_purpose(
     point: EntryPoint, settings: LoopSettings, file: Path | None
 ) -> None:
-    """Refuse options that mean nothing here, and work whose results nobody gets."""
+    """Raise for options of training on a stateless entry, or if results go nowhere."""
     for name in _TRAINING:
         if getattr(settings, name) is not None:
             raise InputError(

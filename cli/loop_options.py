@@ -16,7 +16,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """Options of a loop from the command line; None is an option that was not given."""
+    """The options of `--loop`; None stands for an option that was not given."""
 
     data: Path
     epochs: int | None
@@ -38,24 +38,26 @@ class LoopSettings:
 
 
 class OptionWording:
-    """Options of `aotc run`, for messages of `aotc.training`."""
+    """Wording by which error messages of `aotc.training` name options of `aotc run`."""
 
     def option(self, name: str, *values: object) -> str:
-        """Return an option as it is typed: `--seed 0`, `--entry a | b`."""
+        """Return an option as typed on the command line: `--seed 0`, `--entry a |
+        b`.
+        """
         shown = " | ".join(str(value) for value in values if value is not True)
         words = "every" if name == "checkpoint_every" else name.replace("_", "-")
         return f"--{words} {shown}".rstrip()
 
     def constant(self, name: str) -> str:
-        """Return an `--input` with a value."""
+        """Return `--input NAME=…`, as typed, for a constant input."""
         return f"--input {name}=VALUE"
 
     def load_state(self) -> str:
-        """The option that begins with a file of states."""
+        """Return the option that loads a file of states."""
         return "--load-state"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """Write the option that searches for NaN, after the one that resumes."""
+        """Return the options that resume and search for NaN, as typed."""
         resume = f"--resume {folder} " if folder else ""
         return f"{resume}--find-nan {source}"
 
@@ -135,8 +137,7 @@ _VALIDATION = (
 
 
 def loop_options() -> Callable[[_Function], _Function]:
-    """Return a decorator that passes the options as one argument `loop`; None without
-    `--loop`.
+    """Return a decorator for the options of a loop, as one argument `loop`.
 
     `--metrics` is not among them: it is for other runs too (`metrics_option`).
     """
@@ -145,6 +146,7 @@ def loop_options() -> Callable[[_Function], _Function]:
 
 
 def _settings(said: Mapping[str, Any]) -> LoopSettings | None:
+    """Return the loop that parsed options describe; None without `--loop`."""
     if said["data"] is None:
         for name, value in said.items():
             if value is not None and value is not False:

@@ -70,14 +70,14 @@ Every verb explains itself: aotc build --help
 
 
 class VerbGroup(click.Group):
-    """A group that imports a verb's module when the verb is used, not before."""
+    """Click group that imports a verb's module only when the verb is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return every verb, in the order of the table."""
+        """Return the names of all verbs, in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the verb `name`."""
+        """Import and return the command for verb `name`."""
         if name not in VERBS:
             return None
         module, _, function = VERBS[name][0].partition(":")
@@ -87,7 +87,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest verbs with a similar name for one that does not exist."""
+        """Resolve the verb; suggest similar names for one that does not exist."""
         if args[0] not in VERBS and not args[0].startswith("-"):
             close = get_close_matches(args[0], VERBS, n=2)
             meant = f"; did you mean {' or '.join(close)}?" if close else ""
@@ -97,7 +97,7 @@ class VerbGroup(click.Group):
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
-        """The verbs with their summaries from the table, so that none is imported."""
+        """Write the list of verbs with summaries, without importing their modules."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, verb[1]) for name, verb in VERBS.items()])
 
@@ -123,7 +123,7 @@ def aotc(ctx: click.Context, version: bool, form: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line, and return the exit code of the console script."""
+    """Run the command line; return the exit code of the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
     with warnings.catch_warnings():
         warnings.showwarning = failure.show_warnings(arguments)
@@ -135,6 +135,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
+    """Run the command line and flush standard output; return the exit code."""
     try:
         code = _attempt(arguments)
         # Here and not at exit, where a closed pipe could no longer be caught.
@@ -146,6 +147,9 @@ def _main(arguments: list[str]) -> int:
 
 
 def _attempt(arguments: list[str]) -> int:
+    """Run the command line; report any exception as an error message; return the exit
+    code.
+    """
     try:
         with termination():
             return _dispatch(arguments)
@@ -156,7 +160,7 @@ def _attempt(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    """Run the command line like click's `main`, without its error messages."""
+    """Run click's command line without its own error messages; return the exit code."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete
 
@@ -170,12 +174,15 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _close_quietly() -> int:
-    """End without an error, as the reader of the output has gone: `aotc ops | head`."""
+    """Redirect standard output after a broken pipe (`aotc ops | head`); return the exit
+    code.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 
 
 def _versions() -> dict[str, object]:
+    """Return the versions of aotc, Python and IREE as JSON."""
     from aotc.cli.doctor import package_version
 
     return {

@@ -28,7 +28,7 @@ _COUNTERS = {".prom", ".json"}  # endings of files of counters
 
 @dataclass(frozen=True)
 class MetricsFiles:
-    """The files of `--metrics`.
+    """The output files of `--metrics`: steps of a loop, and runtime counters.
 
     Args:
         steps: for what each step of a loop measures.
@@ -39,7 +39,7 @@ class MetricsFiles:
     counters: tuple[Path, ...]
 
     def write_counters(self) -> None:
-        """Write the counters as of now, to files that are complete at any time.
+        """Write the current counters to their files, each replaced atomically.
 
         Raises:
             SetupError: `cannot-write`.
@@ -54,7 +54,7 @@ class MetricsFiles:
 
     @contextmanager
     def written_at_the_end(self) -> Iterator[None]:
-        """Write the counters after this block, also if it fails.
+        """Context manager: write the counters after the block, even if it fails.
 
         Raises:
             SetupError: `cannot-write`, unless the block has failed by itself.
@@ -69,7 +69,9 @@ class MetricsFiles:
 
 
 def metrics_option() -> Callable[[_Function], _Function]:
-    """`--metrics FILE`, which may be given for each form, as argument `metrics`."""
+    """Return a decorator for the repeatable option `--metrics`, as argument
+    `metrics`.
+    """
     option = click.option(
         "--metrics",
         "metrics",
@@ -85,6 +87,7 @@ def metrics_option() -> Callable[[_Function], _Function]:
 
 
 def _files(said: Mapping[str, Any]) -> MetricsFiles:
+    """Sort the given files into one for steps, and those for counters."""
     counters = tuple(each for each in said["metrics"] if each.suffix in _COUNTERS)
     steps = [each for each in said["metrics"] if each.suffix not in _COUNTERS]
     if len(steps) > 1:

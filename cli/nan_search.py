@@ -41,9 +41,7 @@ def require_finite_calls(model: Model, source: Path) -> Model:
 
 
 class _FiniteEntry(LoadedEntry):
-    """An entry that checks outputs and states for NaN and infinities after each
-    call.
-    """
+    """An entry whose calls raise if an output or state becomes NaN or infinite."""
 
     def __init__(self, entry: LoadedEntry, model: Model, source: Path) -> None:
         vars(self).update(vars(entry))
@@ -51,7 +49,8 @@ class _FiniteEntry(LoadedEntry):
         self._source = source
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
-        """The outputs, as of the entry.
+        """Call the entry; raise if an output or state is not finite; return the
+        outputs.
 
         Raises:
             Finding: `made-not-finite`, with the op that made the first such number.
@@ -66,7 +65,7 @@ class _FiniteEntry(LoadedEntry):
         return results
 
     def _states(self) -> Iterator[tuple[str, Array]]:
-        """The leaves of all states that the entry sees, as they are now."""
+        """Yield the current arrays of all states that the entry reads, by name."""
         states = self._model.manifest.states
         for name in filter(states.__contains__, self.spec.reads):
             state = states[name]
@@ -75,6 +74,7 @@ class _FiniteEntry(LoadedEntry):
                 yield state_files.key(state, leaf), leaves[number]
 
     def _finding(self, name: str, values: Mapping[str, Array]) -> Finding:
+        """Return the error that names the op which made the first NaN or infinity."""
         from aotc.checks import nonfinite
 
         said = f"{self.name}: '{name}' is not finite"
@@ -106,9 +106,11 @@ class _FiniteEntry(LoadedEntry):
 
 
 def _names(leaves: Sequence[Leaf]) -> list[str]:
+    """Return the names of inputs or outputs."""
     return [leaf.name for leaf in leaves]
 
 
 def _is_finite(array: Array) -> bool:
+    """Return whether an array has no NaN or infinity; True for integers."""
     is_float = dtypes.is_float(dtypes.canonical_dtype(array.dtype))
     return not is_float or bool(np.isfinite(array).all())

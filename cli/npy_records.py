@@ -26,7 +26,8 @@ MAGIC = b"\x93NUMPY"
 def read(
     file: io.BufferedReader, leaves: Sequence[Leaf]
 ) -> Iterator[tuple[str, dict[str, Array] | AotcError]]:
-    """Yield each item's record number and its inputs by name.
+    """Parse a stream of .npy records; yield each item's record number and inputs by
+    name.
 
     Args:
         file: the records.
@@ -45,17 +46,18 @@ def read(
 
 
 class _Pipe:
-    """A file that is read from its beginning to its end: NumPy would seek in others."""
+    """A file wrapper without `seek`, so that NumPy reads records in sequence."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes."""
+        """Read up to `size` bytes."""
         return self._file.read(size)
 
 
 def _record(source: _Pipe, leaf: Leaf, place: str) -> Array:
+    """Read the next .npy record as an array for input `leaf`."""
     try:
         array = np.lib.format.read_array(source, allow_pickle=False)  # type: ignore[arg-type]
     except (ValueError, EOFError) as error:
@@ -70,7 +72,7 @@ def _record(source: _Pipe, leaf: Leaf, place: str) -> Array:
 
 
 def result(outputs: Mapping[str, Array]) -> bytes:
-    """The records of a result."""
+    """Return an item's outputs as consecutive .npy records."""
     written = io.BytesIO()
     for array in outputs.values():
         np.lib.format.write_array(written, array, allow_pickle=False)

@@ -29,6 +29,7 @@ def ops(form: str) -> None:
 
 
 def _cells(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the header and cells of the table of ops."""
     rules = list(dict.fromkeys(rule for row in rows for rule in row["rules"]))
     lines = [
         [
@@ -45,7 +46,7 @@ def _cells(rows: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
 
 
 def _targets(missing: dict[str, list[str]]) -> str:
-    """`vmvx without bf16, f16; vulkan without f64`; `a->b` makes b of a."""
+    """Format what targets lack: `vmvx without bf16, f16`; `a->b` is a conversion."""
     found = [
         f"{family} without {', '.join(kinds)}" for family, kinds in missing.items()
     ]
@@ -53,7 +54,7 @@ def _targets(missing: dict[str, list[str]]) -> str:
 
 
 def _text(rows: list[dict[str, object]]) -> str:
-    """Return the table; reasons are long, so they become numbered notes under it."""
+    """Return the table as text; long reasons become numbered notes under it."""
     header, lines = _cells(rows)
     notes: dict[str, int] = {}
     for line in lines:
@@ -66,6 +67,7 @@ def _text(rows: list[dict[str, object]]) -> str:
 
 
 def _markdown(rows: list[dict[str, object]]) -> str:
+    """Return the table as Markdown."""
     header, lines = _cells(rows)
     lines = [[cell.replace("|", r"\|") for cell in line] for line in lines]
     return "\n".join(

@@ -76,11 +76,13 @@ def opt(
 
 
 def _tell_time(record: PassRecord) -> None:
+    """Print a pass's time to standard error, and whether it changed the IR."""
     changed = "changed" if record.changed else "unchanged"
     click.echo(f"{record.name}: {record.seconds * 1e3:.1f} ms, {changed}", err=True)
 
 
 def _read(file: str) -> str:
+    """Read a file of IR, or standard input for `-`."""
     if file == "-":
         return sys.stdin.read()
     try:

@@ -23,17 +23,17 @@ _STDOUT, _STDERR = 1, 2  # file descriptors
 
 
 def emit(document: Mapping[str, object], text: str, form: str) -> None:
-    """Print an answer: `document` if `form` is ``json``, else `text`."""
+    """Print an answer to standard output: `document` as JSON, or `text`, by `form`."""
     print_form(text_of(document, text, form), form)
 
 
 def print_form(answer: str, form: str) -> None:
-    """Print an answer; a terminal shows the form ``text`` without broken words."""
+    """Print an answer in its form; text is wrapped to a terminal."""
     print_answer(layout.wrap(answer, _width()) if form == "text" else answer)
 
 
 def text_of(document: Mapping[str, object], text: str, form: str) -> str:
-    """Return the text that `emit` prints."""
+    """Return what `emit` prints: `document` as JSON, or escaped `text`, by `form`."""
     return (
         json.dumps(document, indent=2)
         if form == "json"
@@ -42,7 +42,7 @@ def text_of(document: Mapping[str, object], text: str, form: str) -> str:
 
 
 def quantity(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: `1 step`, `2 steps`.
+    """Format a count with its noun: `1 step`, `2 steps`.
 
     Args:
         number: of things.
@@ -53,7 +53,7 @@ def quantity(number: int, one: str, many: str = "") -> str:
 
 
 def print_answer(text: str | bytes, *, nl: bool = True) -> None:
-    """Print text on standard output at once, which nothing but answers reaches."""
+    """Print text on the real standard output, and flush it."""
     with _reporting_write_errors(_answers or sys.stdout):
         shown = redact(text) if isinstance(text, str) else text
         click.echo(shown, nl=nl, file=_answers)
@@ -61,7 +61,7 @@ def print_answer(text: str | bytes, *, nl: bool = True) -> None:
 
 @contextmanager
 def reserved_for_answers() -> Iterator[None]:
-    """Reserve standard output for `print_answer` within this block.
+    """Send all other output of the block to standard error.
 
     What a model or a library prints meanwhile, to Python's stream or to the file
     descriptor, goes to standard error: the answer may be a document for a script.
@@ -84,13 +84,13 @@ def reserved_for_answers() -> Iterator[None]:
 
 
 def answers() -> TextIO:
-    """Return the stream that answers go to."""
+    """Return the text stream that answers are written to."""
     return _answers or sys.stdout
 
 
 @contextmanager
 def _kept_descriptor() -> Iterator[int]:
-    """Redirect standard output to standard error within this block; yield a copy."""
+    """Redirect descriptor 1 to 2 within the block; yield a copy of the original."""
     kept = os.dup(_STDOUT)
     os.dup2(_STDERR, _STDOUT)
     try:
@@ -101,7 +101,9 @@ def _kept_descriptor() -> Iterator[int]:
 
 
 def _answer_stream(kept: int) -> TextIO:
-    """A stream like `sys.stdout`, which for a test may be no file."""
+    """Return the text stream for answers: to the descriptor `kept`, if stdout is
+    descriptor 1.
+    """
     stream = sys.stdout
     try:
         if stream.fileno() != _STDOUT:
@@ -115,7 +117,7 @@ def _answer_stream(kept: int) -> TextIO:
 
 @contextmanager
 def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
-    """Raise `cannot-write` for failed writes of this block, such as on a full disk."""
+    """Convert failed writes of the block, as on a full disk, to `cannot-write`."""
     try:
         yield
     except BrokenPipeError:
@@ -126,7 +128,7 @@ def _reporting_write_errors(stream: TextIO) -> Iterator[None]:
 
 
 def discard(stream: TextIO) -> None:
-    """Redirect an unwritable stream to nowhere, with its buffered text.
+    """Drop the buffered text of an unwritable stream, and redirect it to nowhere.
 
     Python would write it at its end, fail once more, and print a traceback.
     """
@@ -136,14 +138,14 @@ def discard(stream: TextIO) -> None:
 
 
 def _flush_c_streams() -> None:
-    """Flush the output that C code has printed and its library still buffers."""
+    """Flush what C code has printed into the buffers of the C library."""
     import ctypes
 
     ctypes.CDLL(None).fflush(None)
 
 
 def escape_control_characters(text: str) -> str:
-    """`text` with control characters spelled out.
+    """Return `text` with control characters as visible escapes.
 
     Text from a stranger's bundle could otherwise command the terminal.
     """
@@ -154,21 +156,24 @@ def escape_control_characters(text: str) -> str:
 
 
 def _spell_out(char: str) -> str:
+    """Return a character, or its escape if it is not printable."""
     return char if char.isprintable() or char == "\t" else ascii(char)[1:-1]
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return columns of text under a header, laid out for where answers go."""
+    """Return an aligned text table, wrapped to the terminal that answers go to."""
     return layout.table(header, rows, _width())
 
 
 def _width() -> int | None:
-    """The columns of the terminal that answers go to; None where they go elsewhere."""
+    """Return the columns of the terminal that answers go to; None if it is no
+    terminal.
+    """
     return layout.width_of(_answers or sys.stdout)
 
 
 def size(count: int) -> str:
-    """A number of bytes for people, such as ``1.5 MiB``."""
+    """Format a number of bytes for people, such as ``1.5 MiB``."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

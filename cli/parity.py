@@ -115,7 +115,7 @@ def _plan(
     inputs: tuple[str, ...],
     tolerance: float | None,
 ) -> ComparisonOptions:
-    """Make the plan of a comparison from the options."""
+    """Return the options of a comparison, from those of the command line."""
     from aotc.checks.parity import ComparisonOptions, InputOptions
 
     named = dict(split_assignment(text, "--input x=@x.npy") for text in inputs)

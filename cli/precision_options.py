@@ -30,14 +30,13 @@ _OPTIONS = (
 
 
 def precision_options() -> Callable[[_Function], _Function]:
-    """Return a decorator that passes the options on precision as one argument
-    `demand`.
-    """
+    """Return a decorator for the options on precision, as one argument `demand`."""
     fields = ("require_quality", "require_precision")
     return combine_options("demand", _OPTIONS, fields, _demand)
 
 
 def _demand(said: Mapping[str, Any]) -> PrecisionRequirements:
+    """Return the precision that parsed options require of a bundle."""
     from aotc.artifacts.precision import PrecisionRequirements
 
     return PrecisionRequirements.parse(

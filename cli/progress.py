@@ -19,7 +19,7 @@ from aotc.cli.output import escape_control_characters
 
 
 class ProgressReporter:
-    """Shows stages and the steps inside them.
+    """Shows nested stages of work, and steps inside them, on standard error.
 
     Args:
         live: draw the live line.
@@ -36,7 +36,9 @@ class ProgressReporter:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Show `name` as running for the duration of a `with` block."""
+        """Context manager: show stage `name` as running, and print its time at the
+        end.
+        """
         start = perf_counter()
         self._stages.append(name)
         self._draw()
@@ -48,18 +50,20 @@ class ProgressReporter:
             self._draw()
 
     def step(self, text: str) -> None:
-        """Show the current work of the stage."""
+        """Show `text` as the current step of the stage."""
         self._draw(text)
 
     def report_part(self, part: str, seconds: float) -> None:
-        """Show that a part of the current stage is done, and its time."""
+        """Print that a part of the current stage is done, with its seconds."""
         self._print(seconds, part)
 
     def _draw(self, *detail: str) -> None:
+        """Redraw the live line with the running stages and a detail."""
         if self._line:
             self._line.show(" › ".join([*self._stages, *detail]))
 
     def _print(self, seconds: float, *part: str) -> None:
+        """Print a finished stage or part with its seconds, if lines are wanted."""
         if not self._lines:
             return
         text = f"{' › '.join([*self._stages, *part])}  {seconds:.2f} s"
@@ -70,7 +74,7 @@ class ProgressReporter:
 
 
 class _LiveLine:
-    """The last line of the terminal, drawn by rich.
+    """The last line of the terminal, redrawn in place by rich.
 
     Args:
         still: draw it only when it changes, so that nothing else is disturbed.
@@ -112,12 +116,12 @@ class _LiveLine:
         return self._text(text, no_wrap=True, overflow="ellipsis")
 
     def print_above(self, text: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line above the live one."""
         self._live.console.print(self._text(text))
 
 
 class Bar:
-    """A progress bar of a known number of steps, with the last metrics.
+    """A progress bar over a known number of steps, with the latest metrics.
 
     Args:
         total: the number of steps.
@@ -149,6 +153,7 @@ class Bar:
 
 
 def _bar() -> Any:
+    """Return rich's progress bar for standard error."""
     from rich import progress
     from rich.console import Console
 
@@ -165,17 +170,17 @@ def _bar() -> Any:
 
 
 def bar(total: int) -> Bar:
-    """The bar that suits where standard error goes."""
+    """Return a progress bar, drawn only if standard error is a live terminal."""
     return Bar(total, live=_is_live(sys.stderr, os.environ))
 
 
 def still_reporter() -> ProgressReporter:
-    """The reporter for measurements: it draws a step when it begins, never in it."""
+    """Return a reporter for measurements, which draws only between steps."""
     return ProgressReporter(live=_is_live(sys.stderr, os.environ), still=True)
 
 
 def reporter(*, verbose: bool = False, quiet: bool = False) -> ProgressReporter:
-    """The reporter that suits where standard error goes; `quiet` shows nothing."""
+    """Return a reporter that suits standard error; `quiet` shows nothing."""
     live = _is_live(sys.stderr, os.environ)
     return ProgressReporter(
         live=live and not quiet, lines=not quiet and (verbose or not live)
@@ -183,6 +188,7 @@ def reporter(*, verbose: bool = False, quiet: bool = False) -> ProgressReporter:
 
 
 def _is_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Return whether a stream is a terminal that can redraw lines, and not in CI."""
     return (
         stream.isatty()
         and not environ.get("CI")

@@ -32,7 +32,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number, or a usage error."""
+        """Parse the quality; raise a usage error for other texts."""
         from aotc.artifacts.precision import lost_share
 
         try:
@@ -44,7 +44,7 @@ class Quality(click.ParamType):  # type: ignore[type-arg]
 def _target(
     ctx: click.Context, param: click.Parameter, given: str | None
 ) -> Target | None:
-    """The target of a name, of several the best; by default this machine's, if any."""
+    """Parse `--target`; by default return the best target of this machine, or None."""
     if given is not None:
         return Target.named(given)[-1]
     with suppress(InputError):  # no level of a processor that there are targets for

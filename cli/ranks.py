@@ -32,7 +32,8 @@ _LOST = "[rank-lost]"  # in what a rank says that only waited for another
 def start(
     count: int | None, arguments: Sequence[str], checkpoints: Path | None
 ) -> None:
-    """Run `aotc run` in so many processes, and end as they do.
+    """Run `aotc run` in `count` processes and exit with their code; return if this is
+    one.
 
     In one of these, or if no number was asked for, it does nothing.
 
@@ -95,7 +96,7 @@ def _how_to_go_on(checkpoints: Path | None) -> str:
 
 
 def _answers() -> IO[str] | None:
-    """Return standard output as a file; None where it is none, as in a test."""
+    """Return standard output if it is a real file; None in a test."""
     stream = output.answers()
     try:
         stream.fileno()
@@ -105,7 +106,7 @@ def _answers() -> IO[str] | None:
 
 
 def _said_of(ended: Ended) -> str:
-    """Return the report on a rank; "" if it only waited in vain for another."""
+    """Return the error report of an ended rank; "" if it only lost its peer."""
     if ended.code < 0:
         return f"{exit_cause(ended.code)} has ended it"
     has_kept_states = "goes on after step" in ended.errors
@@ -113,7 +114,9 @@ def _said_of(ended: Ended) -> str:
 
 
 def _exit_code(ended: Sequence[Ended]) -> int:
-    """Return the exit code of a rank that failed by itself, else that of the first."""
+    """Return the exit code of the first rank that failed by itself, else that of rank
+    0.
+    """
     failed = [
         x.code for x in ended if x.code > 0 and x.errors and _LOST not in x.errors
     ]
@@ -155,7 +158,9 @@ def call(
 
 
 def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
-    """Return the part of an input that a device gets."""
+    """Return the slice of a stacked input for device `number`; an unstacked input as it
+    is.
+    """
     if array.ndim != len(leaf.shape) + 1:
         return array
     if len(array) != count:
@@ -171,7 +176,7 @@ def _part(array: Array, leaf: Leaf, number: int, count: int) -> Array:
 def require_fit(
     models: DeviceModels, point: EntryPoint, others: Mapping[str, object]
 ) -> None:
-    """Refuse ranks that an entry does not divide among them, and options it has not.
+    """Raise if an entry cannot run on the given ranks, or with the given options.
 
     Args:
         models: of the devices of this process.
@@ -190,7 +195,7 @@ def require_fit(
 
 
 def require_equal_states(models: DeviceModels) -> None:
-    """Refuse to keep the states of one device for those of all, where they differ.
+    """Raise if the devices' states differ, so that they cannot be saved as one.
 
     Raises:
         InputError: `states-differ`.
@@ -209,5 +214,5 @@ def require_equal_states(models: DeviceModels) -> None:
 
 
 def writes_answer(models: DeviceModels) -> bool:
-    """Return whether this process prints and writes the results of its group."""
+    """Return whether this process is rank 0, which prints the group's results."""
     return models.devices.group.rank == 0

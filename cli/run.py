@@ -130,11 +130,13 @@ def run(
     compiled, so that its prints and breakpoints see values.
     """
     if Path(bundle).suffix == ".py" and options.get("AOTC_EAGER"):
-        _require_plain(loop, stream, load_state, save_state, find_nan, target)
+        _require_no_bundle_options(
+            loop, stream, load_state, save_state, find_nan, target
+        )
         document, text = _execute(Path(bundle), entry, inputs, file)
         output.emit(document, text, form)
         return
-    _require_together(loop, load_state, find_nan, target, choices["fallback"])
+    _require_compatible(loop, load_state, find_nan, target, choices["fallback"])
     _require_plain_stream(stream, loop, file, find_nan, form)
     kept = (loop.checkpoint or loop.resume) if loop else None
     ranks.start(count, click.get_current_context().meta[ARGUMENTS], kept)
@@ -175,7 +177,9 @@ def _compute(
     loop: LoopSettings | None,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call an entry, once or in a loop; return the answer and the ending signal."""
+    """Call an entry once or in a loop; return the answer (JSON, text) and a stopping
+    signal.
+    """
     from aotc.runtime import DeviceModels
 
     if loop:
@@ -188,7 +192,9 @@ def _compute(
 def _with_metrics(
     loop: LoopSettings | None, metrics: MetricsFiles
 ) -> LoopSettings | None:
-    """Give the loop its file of metrics; refuse the file without a loop."""
+    """Return the loop settings with the metrics file; raise for that file without a
+    loop.
+    """
     if metrics.steps is None:
         return loop
     if loop is None:
@@ -202,7 +208,7 @@ def _with_metrics(
 def _load(
     bundle: str, keys: tuple[str, ...], target: str | None, choices: Mapping[str, Any]
 ) -> DeviceModels:
-    """Load the model; of one whose entries take several devices, a model for each."""
+    """Verify and load the bundle: a model for each device of this process."""
     from aotc import runtime
 
     return runtime.load_devices(bundle, trust=trust(keys), target=target, **choices)
@@ -214,7 +220,7 @@ def _prepare(
     save_state: Path | None,
     find_nan: Path | None,
 ) -> Model:
-    """The model with the states to begin with, whose calls are watched if asked for."""
+    """Load the initial states, and return the model, with NaN checks if asked for."""
     from aotc.cli.nan_search import require_finite_calls
     from aotc.training.checkpoints import require_any_state
 
@@ -226,8 +232,8 @@ def _prepare(
     return require_finite_calls(model, find_nan) if find_nan else model
 
 
-def _require_plain(*asked: object) -> None:
-    """Refuse options that mean something for bundles alone."""
+def _require_no_bundle_options(*asked: object) -> None:
+    """Raise a usage error if options that need a bundle are given for a model.py."""
     if any(asked):
         raise click.UsageError(
             "with AOTC_EAGER a model.py is called once: --loop, --stream, "
@@ -238,7 +244,7 @@ def _require_plain(*asked: object) -> None:
 def _execute(
     model: Path, entry: str | None, inputs: tuple[str, ...], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """Execute an entry of a model.py; return the answer as document and text."""
+    """Run an entry of a model.py eagerly; return the answer as JSON and text."""
     from aotc.cli import arrays
     from aotc.pipeline.executing import execute_source
 
@@ -249,14 +255,14 @@ def _execute(
     return _answer(name, leaves, [array for _, array in found], file)
 
 
-def _require_together(
+def _require_compatible(
     loop: LoopSettings | None,
     load_state: Path | None,
     find_nan: Path | None,
     target: str | None,
     fallback: bool,
 ) -> None:
-    """Refuse options of which one would do nothing beside another."""
+    """Raise a usage error for options that exclude each other."""
     if target and not fallback:
         raise click.UsageError(
             "--target and --no-fallback exclude each other: nothing falls back where "
@@ -275,7 +281,7 @@ def _require_plain_stream(
     find_nan: Path | None,
     form: str,
 ) -> None:
-    """Refuse options that a stream does not support."""
+    """Raise a usage error for options that exclude `--stream`."""
     if stream is None:
         return
     others = {
@@ -293,8 +299,8 @@ def _require_plain_stream(
 
 
 def _variant(model: Model) -> dict[str, Any]:
-    """Return the variant that ran, and better ones that could not with their
-    reasons.
+    """Return the variant that ran, and better ones that could not, with reasons, as
+    JSON.
     """
     return {
         "variant": model.variant.id,
@@ -310,7 +316,9 @@ def _variant(model: Model) -> dict[str, Any]:
 
 
 def _choose(model: Model, entry: str | None, loop: LoopSettings | None) -> EntryPoint:
-    """The entry that was asked for, or the only one; in a loop, the one that trains."""
+    """Return the entry called `entry`, or the only one; in a loop, the one that
+    trains.
+    """
     from aotc.cli.loop_options import OptionWording
     from aotc.training.entries import choose
     from aotc.training.wording import use_wording
@@ -322,7 +330,9 @@ def _choose(model: Model, entry: str | None, loop: LoopSettings | None) -> Entry
 def _batching_hint(
     error: InputError, model: Model, point: EntryPoint, given: Sequence[Array]
 ) -> str | None:
-    """Suggest how to run an entry on more rows than one call takes."""
+    """Return a hint for a shape error with too many rows: run them in batches; else
+    None.
+    """
     rows = {leaf.name: leaf.shape[0] for leaf in point.inputs if leaf.shape}
     sizes = set(rows.values())
     symbol = model.manifest.symbols.get(str(sizes.pop())) if len(sizes) == 1 else None
@@ -343,7 +353,7 @@ def _call_once(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call the entry; return the answer as document and text."""
+    """Call the entry once; return the answer as JSON and text."""
     from aotc.cli import arrays
 
     given = arrays.read_inputs(inputs, point.inputs)
@@ -361,7 +371,7 @@ def _call_devices(
     inputs: tuple[str, ...],
     file: Path | None,
 ) -> tuple[dict[str, Any], str]:
-    """Call an entry of several devices; return the answer as document and text."""
+    """Call an entry of several devices once; return the answer as JSON and text."""
     leaves, values = ranks.call(models, point, inputs)
     return _answer(
         point.name, leaves, values, file if ranks.writes_answer(models) else None
@@ -371,7 +381,7 @@ def _call_devices(
 def _answer(
     entry: str, outputs: Sequence[Leaf], values: Sequence[Array], file: Path | None
 ) -> tuple[dict[str, Any], str]:
-    """Return the outputs of a call as document and text; write `file`, if any."""
+    """Return a call's outputs as JSON and text; also write them to `file`, if any."""
     from aotc.cli import arrays
 
     named = dict(zip([leaf.name for leaf in outputs], values, strict=True))
@@ -396,7 +406,7 @@ def _run_loop(
     settings: LoopSettings,
     file: Path | None,
 ) -> tuple[dict[str, Any], str, Signals | None]:
-    """Call the entry over data; return the answer, and the signal that ended it."""
+    """Run the entry over data; return the answer, and the signal that stopped it."""
     from aotc.cli import arrays, loop
 
     constants = arrays.read_some_inputs(inputs, point.inputs)
@@ -413,7 +423,7 @@ def _run_stream(
     metrics: MetricsFiles,
     save_state: Path | None,
 ) -> None:
-    """Call the entry for each item of a stream; states are saved when it has ended."""
+    """Call the entry for each item of a stream; save the states at its end."""
     from aotc.cli import arrays, streaming
 
     constants = arrays.read_some_inputs(inputs, point.inputs)

@@ -29,7 +29,7 @@ _TEXT = (".py", ".mlir")
 
 
 def sarif(found: Explanation) -> dict[str, Any]:
-    """The log of one run with one result for each place of each finding."""
+    """Return findings as a SARIF log: one result for each place of each finding."""
     results = [
         _result(finding, place)
         for finding in found.findings
@@ -39,7 +39,7 @@ def sarif(found: Explanation) -> dict[str, Any]:
 
 
 def log(results: list[dict[str, object]]) -> dict[str, Any]:
-    """The log of one run of aotc with these results."""
+    """Return a SARIF log of one run of aotc with the given results."""
     codes = dict.fromkeys(result["ruleId"] for result in results)
     driver = {
         "name": "aotc",
@@ -54,6 +54,7 @@ def log(results: list[dict[str, object]]) -> dict[str, Any]:
 
 
 def _result(finding: OpFinding, place: str) -> dict[str, object]:
+    """Return the SARIF result for a finding at one place."""
     advice = f" ({finding.help})" if finding.help else ""
     return {
         "ruleId": finding.code,
@@ -64,7 +65,7 @@ def _result(finding: OpFinding, place: str) -> dict[str, object]:
 
 
 def _location(place: str) -> dict[str, object]:
-    """A line of a text file, or a node by the name that the file gives it."""
+    """Return the SARIF location of a place: a line of a file, or a node's name."""
     parts = _PLACE.fullmatch(place)
     if parts is None:
         return {"logicalLocations": [{"fullyQualifiedName": place}]}

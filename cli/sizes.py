@@ -8,7 +8,7 @@ from aotc.errors import InputError
 
 
 def read_sizes(text: str | None, option: str = "--sizes") -> dict[str, int]:
-    """The sizes by name, from a text such as ``batch=4,length=128``.
+    """Parse sizes by symbol name from a text such as ``batch=4,length=128``.
 
     Args:
         text: None for none.
@@ -27,7 +27,8 @@ def read_sizes(text: str | None, option: str = "--sizes") -> dict[str, int]:
 
 
 def assignments_by_name(texts: Iterable[str], example: str) -> dict[str, str]:
-    """The values by name, of texts such as ``length=bucket,batch=error``.
+    """Parse comma-separated assignments, such as ``length=bucket,batch=error``, to a
+    dict.
 
     Args:
         texts: with commas between pairs.
@@ -47,7 +48,7 @@ def assignments_by_name(texts: Iterable[str], example: str) -> dict[str, str]:
 
 
 def split_assignment(text: str, example: str) -> tuple[str, str]:
-    """The two sides of ``NAME=VALUE``.
+    """Split ``NAME=VALUE`` into both sides; raise if it has another form.
 
     Raises:
         InputError: `bad-option`.
@@ -61,6 +62,7 @@ def split_assignment(text: str, example: str) -> tuple[str, str]:
 
 
 def _number(name: str, text: str) -> int:
+    """Parse a non-negative whole number of ASCII digits."""
     # Not isdigit alone, which takes "²" and Arabic digits; and 18 digits are enough.
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise InputError(

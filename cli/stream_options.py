@@ -17,7 +17,7 @@ _DEPTH = 8
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Options of a stream from the command line; None is an option that was not given.
+    """The options of `--stream`; None stands for an option that was not given.
 
     Args:
         source: a file, or `-` for standard input.
@@ -35,7 +35,7 @@ class StreamSettings:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments of `aotc.stream`."""
+        """The keyword arguments for `aotc.stream`."""
         depth = self.depth or _DEPTH
         return {"depth": depth, "latency": self.latency, "max_rows": self.max_rows}
 
@@ -78,14 +78,13 @@ _OPTIONS = (
 
 
 def stream_options() -> Callable[[_Function], _Function]:
-    """Return a decorator that passes the options as one argument `stream`; None
-    without `--stream`.
-    """
+    """Return a decorator for the options of a stream, as one argument `stream`."""
     names = tuple(StreamSettings.__annotations__)
     return combine_options("stream", _OPTIONS, names, _settings)
 
 
 def _settings(said: Mapping[str, Any]) -> StreamSettings | None:
+    """Return the stream that parsed options describe; None without `--stream`."""
     if said["source"] is None:
         for name, value in said.items():
             if value is not None and value is not False:

@@ -31,7 +31,8 @@ def run(
     settings: StreamSettings,
     write_counters: Callable[[], None],
 ) -> None:
-    """Call an entry for each item, and write each result when it is there.
+    """Call an entry for each item of a stream; write each result as soon as it is
+    ready.
 
     Args:
         model: the loaded model.
@@ -80,7 +81,7 @@ def run(
 
 
 class _Items:
-    """The items of a file, and where those stand that are in work.
+    """The items read from a stream, and the positions of those being processed.
 
     Args:
         source: the file, or `-`.
@@ -113,7 +114,7 @@ class _Items:
         self.form: Any = npy_records if is_npy else json_lines
 
     def read(self) -> Iterator[Any]:
-        """Yield the inputs of each item, or its error; close the file at the end."""
+        """Yield each item's inputs, or its error; close the file at the end."""
         try:
             with self._file:
                 # No variable holds an item while the next one is waited for.
@@ -123,7 +124,9 @@ class _Items:
             raise
 
     def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> object:
-        """The inputs of an item in the structure that the entry takes, or its error."""
+        """Return an item's inputs in the structure that the entry takes, or its
+        error.
+        """
         place, found = read
         self.places.append(f"{self.name}, {place}")
         self.count += 1
@@ -134,5 +137,6 @@ class _Items:
 
 
 def _by_name(point: EntryPoint, result: object) -> dict[str, Array]:
+    """Return an entry's result as arrays by output name."""
     leaves = trees.flatten(point.result, result)
     return {leaf.name: leaves[number] for number, leaf in enumerate(point.outputs)}

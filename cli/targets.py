@@ -36,6 +36,7 @@ def targets(form: str) -> None:
 
 
 def _facts(target: Target) -> dict[str, object]:
+    """Return a target's facts as a JSON object."""
     return {
         **target.to_json(),
         "id": target.id,

@@ -30,7 +30,9 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 class Verb(click.Command):
-    """A command whose help ends with examples, and whose output is its answer."""
+    """Click command with examples in its help; only its answer goes to standard
+    output.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Verb(click.Command):
         self.needs_settings = needs_settings
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse an option of one value that is given twice: one would be ignored."""
+        """Parse arguments; raise if a single-valued option is given twice."""
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         for option, times in Counter(order).items():
             if times > 1 and isinstance(option, click.Option) and _has_one(option):
@@ -56,30 +58,33 @@ class Verb(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; text printed meanwhile is not taken for the answer."""
+        """Run the verb; other text printed meanwhile goes to standard error."""
         if self.needs_settings:
             options.require_readable()
         with output.reserved_for_answers():
             return super().invoke(ctx)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples unwrapped, as a wrapped command cannot be copied."""
+        """Write the examples without wrapping, so that they can be copied."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 def _has_one(option: click.Option) -> bool:
+    """Return whether an option takes exactly one value."""
     return not (option.multiple or option.is_flag or option.count)
 
 
 class FilePath(click.Path):
-    """A path that is not empty: an unset variable of a script is no folder."""
+    """Parameter type: a non-empty path, as an unset shell variable would give an empty
+    one.
+    """
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The path, or a usage error."""
+        """Return the path; raise a usage error for an empty or unsuitable one."""
         if not str(value):
             self.fail("expected a path, got an empty text", param, ctx)
         if "\0" in str(value):
@@ -94,8 +99,8 @@ _FORMS = {".npy", ".npz", ".safetensors", ".json", ".jsonl", ".csv", ".txt"}
 
 
 class PrivateKey(click.ParamType):  # type: ignore[type-arg]
-    """Parameter type: the path of a private key, never its content, which all processes
-    could read.
+    """Parameter type: the path of a private key; the key itself would be visible to
+    all.
     """
 
     name = "key"
@@ -103,7 +108,9 @@ class PrivateKey(click.ParamType):  # type: ignore[type-arg]
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """The place, a usage error, or `key-exposed`."""
+        """Return the path; raise a usage error, or `key-exposed` if it is a key's
+        content.
+        """
         from aotc.artifacts.signers import require_no_content
 
         if not str(value):
@@ -112,12 +119,12 @@ class PrivateKey(click.ParamType):  # type: ignore[type-arg]
 
 
 def sign_option(help: str) -> Callable[[_Function], _Function]:
-    """`--sign KEY`, as argument `key`."""
+    """Return a decorator for `--sign KEY`, as argument `key`."""
     return click.option("--sign", "key", type=PrivateKey(), metavar="KEY", help=help)
 
 
 def require_check_option(help: str) -> Callable[[_Function], _Function]:
-    """`--require-check TARGET`, which may be repeated, as argument `required`.
+    """Return a decorator for the repeatable `--require-check TARGET`, as `required`.
 
     The names of targets, each of a set by itself, or `all`.
     """
@@ -134,13 +141,14 @@ def require_check_option(help: str) -> Callable[[_Function], _Function]:
 
 
 def _names_of_targets(text: str) -> list[str]:
+    """Return the targets that a text names, or `all`."""
     from aotc.machine.target import Target
 
     return ["all"] if text == "all" else [str(each) for each in Target.named(text)]
 
 
 class OutputFile(FilePath):
-    """A file to write, whose folder takes it: checked before the work and not after.
+    """Parameter type: a file to write; checked for writability before the work.
 
     Args:
         form: the ending of the files that are written, if there is one form alone: a
@@ -155,7 +163,7 @@ class OutputFile(FilePath):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path:
-        """The path, a usage error, or that the machine does not let it be written."""
+        """Return the path; raise if it is unsuitable or cannot be written."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if is_stream(path) and os.access(path, os.W_OK):
             return path
@@ -171,12 +179,12 @@ class OutputFile(FilePath):
 
 
 class NumberRange(click.FloatRange):
-    """A number within a range; NaN, which no comparison keeps out, is in none."""
+    """Parameter type: a number within a range, never NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
-        """The number, or a usage error."""
+        """Parse the number; raise a usage error if it is not in the range."""
         number = super().convert(value, param, ctx)
         if number != number:
             self.fail(f"{value} is no number", param, ctx)
@@ -184,14 +192,14 @@ class NumberRange(click.FloatRange):
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes, such as `512MB`, `1.5GiB` or `4096`."""
+    """Parameter type: a number of bytes, such as `512MB`, `1.5GiB` or `4096`."""
 
     name = "size"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """The number of bytes, or a usage error."""
+        """Parse the number of bytes; raise a usage error for other texts."""
         try:
             return options.bytes_of(str(value))
         except ValueError as error:
@@ -201,7 +209,8 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
 def verb(
     *examples: str, needs_settings: bool = True
 ) -> Callable[[Callable[..., None]], Verb]:
-    """Make a function the verb of its name; its docstring is the help.
+    """Return a decorator that makes a function the verb of its name; its docstring is
+    the help.
 
     Args:
         examples: commands, shown at the end of the help.
@@ -211,7 +220,9 @@ def verb(
 
 
 def format_option(*names: str) -> Callable[[_Function], _Function]:
-    """`--format` with one of `names`, the first by default, as argument `form`."""
+    """Return a decorator for `--format`, one of `names` (default: the first), as
+    `form`.
+    """
     return click.option(
         "--format",
         "form",
@@ -223,7 +234,7 @@ def format_option(*names: str) -> Callable[[_Function], _Function]:
 
 
 def quiet_option() -> Callable[[_Function], _Function]:
-    """`--quiet`, as argument `quiet`."""
+    """Return a decorator for `--quiet`, as argument `quiet`."""
     return click.option(
         "-q", "--quiet", is_flag=True, help="Do not tell of progress on standard error."
     )
@@ -235,7 +246,7 @@ def combine_options(
     fields: Collection[str],
     make: Callable[[dict[str, Any]], Any],
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that passes several options as one argument.
+    """Return a decorator that passes several options as one argument made by `make`.
 
     Args:
         name: of the argument.
@@ -258,7 +269,7 @@ def combine_options(
 
 
 def trust_option() -> Callable[[_Function], _Function]:
-    """`--trust PUB`, which may be given several times, as argument `keys`."""
+    """Return a decorator for the repeatable `--trust PUB`, as argument `keys`."""
     return click.option(
         "--trust",
         "keys",
@@ -270,7 +281,7 @@ def trust_option() -> Callable[[_Function], _Function]:
 
 
 def variant_options() -> Callable[[_Function], _Function]:
-    """`--target`, `--no-fallback` and `--threads`: the code that runs, and how."""
+    """Return a decorator for `--target`, `--no-fallback` and `--threads`."""
     shared = (
         click.option(
             "--target", help="Use this variant, not the best one for the machine."
@@ -299,7 +310,7 @@ def variant_options() -> Callable[[_Function], _Function]:
 
 
 def trust(keys: tuple[str, ...]) -> Trust:
-    """Return the keys of `--trust`, or the user's development key."""
+    """Return the trusted keys of `--trust`; by default the user's development key."""
     from aotc.artifacts.trust import Trust
 
     return Trust.of(*keys) if keys else Trust.default()

@@ -108,7 +108,9 @@ def verify(
 
 
 def _checks(manifest: Manifest, required: tuple[str, ...]) -> list[CodeCheckResult]:
-    """Return the checks in the manifest; refuse code of required targets without."""
+    """Return the recorded checks of a manifest; raise if a required target was not
+    checked.
+    """
     from aotc.artifacts.checked import checks_of, require_checked
 
     there = [str(each.target["name"]) for each in manifest.variants.values()]

@@ -92,7 +92,8 @@ _BETWEEN = re.compile(r",(?![^{}]*\})")  # no comma within braces
 
 
 def load(spelled: str) -> Pass:
-    """The pass that a text names, such as `cse` or `rematerialize{entry=f,bytes=9}`.
+    """Instantiate the pass that a text spells, such as `cse` or
+    `rematerialize{entry=f,bytes=9}`.
 
     Raises:
         InputError: `unknown-pass`, `bad-pass-option`.
@@ -110,7 +111,7 @@ def load(spelled: str) -> Pass:
 
 
 def class_of(name: str) -> type[Pass]:
-    """The class of a pass that there is."""
+    """Import and return the class of the pass registered as `name` in `PASSES`."""
     module, _, kind = PASSES[name].partition(":")
     found: type[Pass] = getattr(import_module(module), kind)
     require_parsable(found)
@@ -118,7 +119,9 @@ def class_of(name: str) -> type[Pass]:
 
 
 def split_names(text: str) -> list[str]:
-    """The passes in a text with commas between, each with its options."""
+    """Split a comma-separated list of passes into texts, each a pass with its
+    options.
+    """
     return [each.strip() for each in _BETWEEN.split(text) if each.strip()]
 
 
@@ -131,7 +134,7 @@ def run_passes(
     silently: bool = False,
     verified: bool = True,
 ) -> list[PassRecord]:
-    """Run passes in order, in place.
+    """Run a pipeline of passes on a module, in place; return a record of each run.
 
     Args:
         target: a `Unit`, or a valid MLIR module.
@@ -163,7 +166,7 @@ def run_passes(
             raise _error(unit, loaded, number, written, error) from error
         seconds = time.perf_counter() - start
         unit.records.append(PassRecord(str(each), seconds, is_changed))
-        _show(unit.module, each.name, len(unit.records), folder)
+        _dump_ir(unit.module, each.name, len(unit.records), folder)
         if printed in (each.name, "all"):
             print(f"// IR after {each}\n{unit.module}", file=sys.stderr)
     if verified and not verifies_each:
@@ -177,7 +180,8 @@ def run_passes(
 
 
 def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -> bool:
-    """Run a pass; return whether it changed the IR.
+    """Run one pass, and verify its output if asked; return whether the IR's bytes
+    changed.
 
     Args:
         each: the pass.
@@ -201,7 +205,7 @@ def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -
 
 
 def verify(module: Module) -> None:
-    """Refuse a module that is invalid, by its ops' types or by its control flow.
+    """Raise if a module is invalid: MLIR's verifier, then the checks of control flow.
 
     Raises:
         MLIRError, InputError: it is.
@@ -212,7 +216,8 @@ def verify(module: Module) -> None:
 
 
 def printed_pass() -> str | None:
-    """Return the pass after which the IR is printed, `all`, or None.
+    """Read AOTC_PRINT_AFTER: return the pass after which to print the IR, `all`, or
+    None.
 
     Raises:
         InputError: `unknown-pass`: AOTC_PRINT_AFTER names one that there is not.
@@ -235,7 +240,8 @@ def _error(
     written: Sequence[bytes],
     error: Exception,
 ) -> AotcError:
-    """Return the error for passes of which one failed, or left invalid IR.
+    """Return the error to raise for a pipeline in which a pass failed, or left invalid
+    IR.
 
     Args:
         unit: what they ran on.
@@ -273,11 +279,15 @@ def _invalidity(written: bytes, context: ir.Context) -> Exception | None:
 
 
 def _text(written: bytes, context: ir.Context) -> str:
+    """Return IR stored as bytecode as MLIR text with locations."""
     module = ir.Module.parse(written, context)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def _lowered_op(written: bytes, context: ir.Context) -> str | None:
+    """Return the name of an op in the bytecode that is not of the graph dialect, if
+    any.
+    """
     return lowered_op(ir.Module.parse(written, context))
 
 
@@ -307,13 +317,18 @@ def _failure(
 
 
 def _how_to_reproduce(failed: Pass, before: Callable[[], str]) -> str | None:
-    """Write a file to reproduce a failed pass; return a hint that names it."""
+    """Write a reproducer of a failed pass to a temporary folder; return a hint with the
+    command.
+    """
     if failed.name not in PASSES:
         return None
     return f"reproduce with: {_write_reproducer(failed, before)}"
 
 
 def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:
+    """Write the IR before a failed pass to a file; return the `aotc opt` command to
+    rerun it.
+    """
     passes = shlex.quote(str(failed))
     try:
         folder = Path(tempfile.mkdtemp(prefix="aotc-repro-"))
@@ -325,7 +340,8 @@ def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:
     return command
 
 
-def _show(module: Module, name: str, number: int, folder: str | Path | None) -> None:
+def _dump_ir(module: Module, name: str, number: int, folder: str | Path | None) -> None:
+    """Write a module's IR to `folder/NN-pass.mlir`; do nothing without a folder."""
     if folder is not None:
         file = make_folder(Path(folder)) / f"{number:02d}-{name}.mlir"
         write_text(file, f"{module}\n")

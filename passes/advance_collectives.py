@@ -24,7 +24,9 @@ from aotc.passes.properties import IS_GRAPH
 
 
 class AdvanceCollectives(FunctionPass):
-    """Put each collective of several devices behind the last of its operands."""
+    """Move each collective over several devices right after the last of its
+    operands.
+    """
 
     name = "advance-collectives"
     level = 2
@@ -32,7 +34,7 @@ class AdvanceCollectives(FunctionPass):
     requires = (IS_GRAPH,)
 
     def change(self, function: Function) -> bool:
-        """Change a function; return whether anything changed."""
+        """Reorder the ops of a function in place; return whether any op moved."""
         ops = [op.operation for op in function.entry_block.operations]
         moved = _moved_ops(ops)
         if not moved:
@@ -60,7 +62,9 @@ def _only_moves(op: Operation) -> bool:
 
 
 def _moved_ops(ops: Sequence[Operation]) -> set[Operation]:
-    """The collectives of several devices, and what only moves elements for them."""
+    """Return the collectives over several devices, and data movement that only they
+    read.
+    """
     found: set[Operation] = set()
     for op in reversed(ops):
         if isinstance(op.opview, Collective):

@@ -23,7 +23,9 @@ from aotc.passes.properties import LOWERED
 
 
 class AdvanceUpdates(FunctionPass):
-    """Advance the updates of every function."""
+    """Move state updates of every function to right after their operands are
+    computed.
+    """
 
     name = "advance-updates"
     level = 2
@@ -31,7 +33,7 @@ class AdvanceUpdates(FunctionPass):
     requires = (LOWERED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Reorder the ops of a function in place; return whether any op moved."""
         before = [*function.entry_block.operations]
         _hoist_numbers(function)
         _advance(function)
@@ -39,7 +41,9 @@ class AdvanceUpdates(FunctionPass):
 
 
 def _hoist_numbers(function: Function) -> None:
-    """Move scalars computed from arguments, and splats, to the start."""
+    """Move scalars computed from arguments alone, and splats, to the start of the
+    function.
+    """
     block = function.entry_block
     known, last = set(block.arguments), None
     for op in list(block.operations)[:-1]:
@@ -52,8 +56,8 @@ def _hoist_numbers(function: Function) -> None:
 
 
 def _has_call(op: Operation) -> bool:
-    """Return whether an op is or holds a call, which may write a value that another
-    reads.
+    """Return whether an op is or contains a call, whose callee may write a buffer
+    another op reads.
     """
     blocks = (block for region in control_regions(op) for block in region)
     return isinstance(op, func.CallOp) or any(
@@ -62,7 +66,9 @@ def _has_call(op: Operation) -> bool:
 
 
 def _advance(function: Function) -> None:
-    """Move each op that only results need behind the last of its operands."""
+    """Move each elementwise op whose result only the return needs right after its
+    operands.
+    """
     late = _only_for_results(function)
     if not late:
         return
@@ -81,7 +87,7 @@ def _advance(function: Function) -> None:
 
 
 def _only_for_results(function: Function) -> set[Value]:
-    """Return results of elementwise ops that only the return and each other need.
+    """Return results of elementwise ops used by nothing but the return and each other.
 
     Looked for from the ends backwards: most functions have none, and cost little.
     """
@@ -108,18 +114,21 @@ def _only_for_results(function: Function) -> set[Value]:
 
 
 def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:
-    """Return whether a value is computed by elements, perhaps by a kernel of many."""
+    """Return whether the op that makes a value is an elementwise loop or an in-place
+    kernel.
+    """
     if isinstance(made, Block):
         return False
     return is_loop(made) or kernels.kernel_of(made.opview) is not None
 
 
 def _is_used(op: Operation) -> bool:
+    """Return whether any result of an op has a use."""
     return any(True for value in op.results for _ in value.uses)
 
 
 def _move(op: Operation, last: Operation | None) -> Operation:
-    """Move an op behind another, or to the start; return it."""
+    """Move an op after `last`, or to the start of its block for None; return it."""
     if last is not None:
         op.operation.move_after(last)
     elif (first := op.operation.block.operations[0]) != op:

@@ -50,7 +50,9 @@ _REWRITES: dict[type, Rewrite] = {
 
 
 class Autodiff(Pass):
-    """Define every declared transformation of the module, and those they need."""
+    """Write the bodies of all functions declared as transformations (vjp, jvp, batch,
+    …).
+    """
 
     name = "autodiff"
     level = 0
@@ -58,7 +60,7 @@ class Autodiff(Pass):
     ensures = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed, seen = False, 0
         with index_functions(unit.module) as functions:
             while rest := [*functions][seen:]:  # bodies may declare more of them
@@ -70,7 +72,9 @@ class Autodiff(Pass):
 
 
 def _define(functions: Functions, name: str) -> None:
-    """Write the body of `name`, and before it of whatever it is made from."""
+    """Write the body of the declared function `name`, first those of the functions it
+    is derived from.
+    """
     function = functions[name]
     derived = derived_of(function)
     if derived is None:
@@ -86,7 +90,9 @@ def _define(functions: Functions, name: str) -> None:
 
 
 def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
-    """Write the ops of a transformed function; return its results."""
+    """Emit the ops of a transformed function into its entry block; return its
+    results.
+    """
     if type(derived) in _REWRITES:
         return _REWRITES[type(derived)](derived, primal, block)
     count = len(primal.entry_block.arguments)
@@ -101,7 +107,9 @@ def _body(derived: Derived, primal: Function, block: Block) -> Sequence[Value]:
 
 
 def _flatten(functions: Functions, name: str) -> None:
-    """Inline the calls of `name` but those that have a rule; all have bodies then."""
+    """Inline all calls in `name` whose callee has no rule of its own, defining the
+    callees first.
+    """
 
     def chosen(call: func.CallOp) -> Function | None:
         callee = functions[callee_of(call)]

@@ -15,7 +15,8 @@ from aotc.programs.program import Program
 
 @dataclass(frozen=True)
 class PassRecord:
-    """The record of one run of a pass.
+    """Timing record of one run of a pass: its name, seconds, and whether the IR
+    changed.
 
     Args:
         name: of the pass, with its options.
@@ -34,7 +35,7 @@ class PassRecord:
 
 @dataclass
 class Unit:
-    """A program on its way through the passes: for all targets, or for one.
+    """The input of passes: a program for all targets, or its copy for one target.
 
     Args:
         program: module and parameters; both are the passes' to change.
@@ -50,12 +51,12 @@ class Unit:
 
     @property
     def module(self) -> Module:
-        """The module of the program."""
+        """The MLIR module of the program."""
         return self.program.module
 
     def fork(self, target: Target) -> Unit:
-        """Return a copy of the unit for one target, whose passes leave this one as
-        it is.
+        """Return a copy of the unit for one target; passes on it leave the original
+        unchanged.
         """
         program = self.program.copy()
         program.target = str(target)
@@ -81,7 +82,8 @@ class Property:
 
 @dataclass(frozen=True)
 class Pass:
-    """A step from module to module. The fields of a class are its options.
+    """A module pass: rewrites the module of a unit in place. Its fields are its
+    options.
 
     Each class says what it is called, from which level of optimisation on a build runs
     it (0 for those that a build cannot do without), and whether it takes IR of the
@@ -105,7 +107,7 @@ class Pass:
             )
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass on the module of `unit`, in the module's context.
+        """Run the pass on the module of `unit` in place; return whether the IR changed.
 
         Returns:
             False if nothing changed; True if something did, or may have.
@@ -113,7 +115,7 @@ class Pass:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """Return the pass as `aotc opt --passes` reads it: `cse`,
+        """Return the spelling that `aotc opt --passes` parses: `cse`,
         `rematerialize{entry=f,bytes=9}`.
         """
         options = [f"{each.name}={getattr(self, each.name)}" for each in fields(self)]
@@ -124,17 +126,19 @@ class FunctionPass(Pass, is_base=True):
     """A pass that works on one function at a time."""
 
     def run(self, unit: Unit) -> bool:
-        """Change every function of the module; return whether anything changed."""
+        """Run `change` on every function with a body; return whether any changed."""
         functions = functions_of(unit.module).values()
         return any([self.change(each) for each in functions if not each.is_external])
 
     def change(self, function: Function) -> bool:
-        """Change a function that has a body; return whether anything changed."""
+        """Rewrite one function with a body, in place; return whether its IR changed."""
         raise NotImplementedError
 
 
 def lowered_error(needing: Pass, op: str) -> InputError:
-    """The error for a pass on graphs that is run on IR with a lowered op."""
+    """Return the error for running a graph pass on IR that holds the lowered op
+    `op`.
+    """
     return InputError(
         "bad-option",
         f"expected IR that is a graph for the pass '{needing}'; got the lowered op "

@@ -43,7 +43,8 @@ MOST_GROWTH = 2
 
 
 def most_extra(spared: float) -> float:
-    """Return the bytes by which stored values may exceed those they make unnecessary.
+    """Return by how many bytes a stored value may exceed the weights that it makes
+    needless.
 
     Args:
         spared: the bytes that are not stored for it.
@@ -53,7 +54,8 @@ def most_extra(spared: float) -> float:
 
 @dataclass
 class BuildTimeValues:
-    """The values of one entry that depend on weights and constants alone.
+    """The values of one entry that depend on weights and constants alone (build-time
+    values).
 
     Args:
         entry: what is read.
@@ -90,7 +92,9 @@ class BuildTimeValues:
                 self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
-        """Note an op; return whether it can be computed at build time."""
+        """Record the facts of one op's results; return whether the op is computable at
+        build time.
+        """
         operands = list(op.operands)
         if any(value not in self.number_of for value in operands):
             return False
@@ -116,19 +120,22 @@ class BuildTimeValues:
         return True
 
     def _number(self, value: Value, key: Hashable) -> None:
+        """Assign the value the number of its expression; equal expressions share
+        one.
+        """
         self.number_of[value] = self.numbers.setdefault(key, len(self.numbers))
 
     def is_large_constant(self, value: Value) -> bool:
-        """Return whether one of these values is a constant of many elements."""
+        """Return whether a build-time value is a constant of many elements."""
         return value not in self.weight_of and is_large_constant(value.owner)
 
     def ops_computed(self) -> list[GraphOp]:
-        """The ops that compute these values, in order."""
+        """Return all ops that can be computed at build time, in program order."""
         rows = zip(self.ops, self.is_computed, strict=True)
         return [op for op, known in rows if known and isinstance(op, GraphOp)]
 
     def ops_of(self, values: Iterable[Value]) -> list[GraphOp]:
-        """The ops that compute some of these values, in order."""
+        """Return the ops that compute the given build-time values, in program order."""
         computed = (self._place_of[x] for x in values if x not in self.weight_of)
         found = (self.ops[place] for place in sorted({*computed}))
         return [op for op in found if isinstance(op, GraphOp)]
@@ -136,8 +143,8 @@ class BuildTimeValues:
     def values_below(
         self, values: Iterable[Value], known: Container[Value] = ()
     ) -> set[Value]:
-        """Return values and those that they are computed from, without the known
-        ones.
+        """Return the given values and everything they are computed from, except
+        `known`.
         """
         found, rest = set[Value](), [*values]
         while rest:
@@ -149,7 +156,7 @@ class BuildTimeValues:
         return found
 
     def weights_read(self) -> Iterator[str]:
-        """The weights that the entry must have, whatever is stored besides."""
+        """Yield the names of weights that ops left for run time read directly."""
         for op, is_computed in zip(self.ops, self.is_computed, strict=True):
             if not is_computed:
                 yield from (
@@ -158,7 +165,7 @@ class BuildTimeValues:
 
 
 def is_large_constant(op: Operation) -> bool:
-    """Return whether an op is a constant of many elements that are not all alike."""
+    """Return whether an op is a constant of many elements that is no splat."""
     if not isinstance(op, Constant):
         return False
     if math.prod(ir.ShapedType(op.results[0].type).shape) <= LARGEST_CODE_CONSTANT:
@@ -169,7 +176,8 @@ def is_large_constant(op: Operation) -> bool:
 def values_to_store(
     entries: Sequence[BuildTimeValues], *, stores_orders: bool = False
 ) -> list[list[Value]]:
-    """Return, for each entry, the values to become weights, in the order of its ops.
+    """Return, for each entry, the build-time values to store as weights, in program
+    order.
 
     What an entry must read itself it does not save to have stored in another form. That
     is known once all is chosen, so the choice is made again until it holds.
@@ -188,7 +196,7 @@ def values_to_store(
 
 
 class _Choice:
-    """The choice of values to store, entry by entry of a program.
+    """The choice of build-time values to store as weights, entry by entry of a program.
 
     Args:
         read: the weights that are read as they are.
@@ -202,7 +210,9 @@ class _Choice:
         self._stored: set[int] = set()  # expressions
 
     def values_of(self, entry: BuildTimeValues) -> list[Value]:
-        """The values of an entry to store."""
+        """Return the values of an entry to store; record weights that are still read
+        directly.
+        """
         needed, chosen = set[Value](), list[Value]()
         seen = set[Value]()  # what is stored is computed from these
         rows = list(zip(entry.ops, entry.is_computed, strict=True))
@@ -231,7 +241,9 @@ class _Choice:
         results: Sequence[Value],
         seen: set[Value],
     ) -> bool:
-        """Return whether to store an op's results, see the rules at the top."""
+        """Return whether storing an op's results pays by the module's rules; record it
+        if so.
+        """
         if is_large_constant(op):
             return True
         types = [Tensor.of(value) for value in results]
@@ -269,7 +281,9 @@ class _Choice:
 def _weights_among(
     entry: BuildTimeValues, values: Iterable[Value]
 ) -> dict[Hashable, Value]:
-    """The weights and large constants among some values, each once."""
+    """Return the weights and large constants among some values, keyed by name or
+    expression.
+    """
     found: dict[Hashable, Value] = {}
     for value in values:
         name: Hashable = entry.weight_of.get(value)
@@ -284,7 +298,9 @@ def _weights_among(
 
 
 def _is_computable(op: GraphOp) -> bool:
-    """Return whether an op gives the same for all calls, if its operands do."""
+    """Return whether an op can be evaluated at build time once its operands are
+    known.
+    """
     if has_effect(op) or type(op).expands:
         return False
     types = [Tensor.of(value) for value in op.results]
@@ -298,6 +314,7 @@ def _is_computable(op: GraphOp) -> bool:
 
 
 def _has_static_attributes(op: GraphOp) -> bool:
+    """Return whether no affine map among an op's attributes has symbols."""
     maps = [
         ir.AffineMapAttr(op.attributes[name]).value
         for name, codec in type(op).codecs.items()
@@ -314,16 +331,14 @@ def _costs_nothing(op: GraphOp) -> bool:
 
 
 def _is_one_number(op: GraphOp) -> bool:
-    """Return whether an op gives many elements, each computed of the same numbers."""
+    """Return whether an elementwise op computes one number that its result repeats."""
     if element_count(Tensor.of(op.results[0]).shape) == 1 or not op.operands:
         return False
     return type(op).on_scalars and all(map(_is_repeated, op.operands))
 
 
 def _is_repeated(value: Value) -> bool:
-    """Return whether all elements of a value are one number, by the ops that make
-    it.
-    """
+    """Return whether a value is a splat, possibly behind broadcasts and reshapes."""
     while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
         value = op.x
     if element_count(Tensor.of(value).shape) == 1:
@@ -332,7 +347,7 @@ def _is_repeated(value: Value) -> bool:
 
 
 def _reorders(op: GraphOp) -> bool:
-    """Return whether an op gives all elements of its operand, in another order."""
+    """Return whether an op permutes all elements of its operand."""
     return type(op).rearranges and (
         bytes_of(Tensor.of(op.results[0])) == bytes_of(Tensor.of(op.operands[0]))
     )
@@ -341,8 +356,8 @@ def _reorders(op: GraphOp) -> bool:
 def _packs_integers(
     types: Sequence[Tensor], least: int, weights: Iterable[Value]
 ) -> bool:
-    """Return whether results are integers, of weights that take so many bytes or
-    more.
+    """Return whether results and `weights` are integers, the weights of `least` bytes
+    or more.
     """
     known = [Tensor.of(value) for value in weights]
     are_integers = not any(dtypes.is_float(kind.dtype) for kind in (*types, *known))
@@ -350,14 +365,14 @@ def _packs_integers(
 
 
 def _computes_floats(op: GraphOp, types: Sequence[Tensor]) -> bool:
-    """Return whether an op of constants computes floats, and is no counter or
-    constant.
-    """
+    """Return whether an op has operands and computes floats, beyond moving elements."""
     is_float = all(dtypes.is_float(kind.dtype) for kind in types)
     return is_float and bool(op.operands) and not type(op).rearranges
 
 
 def bytes_of(kind: Tensor) -> int:
-    """Return the bytes that a tensor of a static type takes in an archive."""
+    """Return the bytes that a tensor of a static type takes in the archive of
+    weights.
+    """
     sizes = [size for size in kind.shape if isinstance(size, int)]
     return math.prod(sizes) * dtypes.to_numpy(kind.dtype).itemsize

@@ -37,7 +37,8 @@ _TIDYING = Simplify, Cse, SinkTransposes, Simplify, SinkReshapes, Simplify, Cse
 
 @dataclass(frozen=True)
 class ComposeOps(Pass):
-    """Compose the ops that the kernels of a target do not compute.
+    """Replace ops that exist for a fused kernel by simpler ops where the target lacks
+    it.
 
     Args:
         without: families of kernels that are left out, with `+` between.
@@ -51,7 +52,7 @@ class ComposeOps(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         left_out = frozenset(self.without.split("+"))
         bodies = unfused_functions(functions_of(unit.module))
@@ -67,7 +68,9 @@ def _compose_in(
     capabilities: Capabilities | NoTargetKernels,
     left_out: Container[str],
 ) -> bool:
-    """Compose the ops of a function; return whether there were any to compose."""
+    """Replace a function's fused-kernel ops without a kernel; return whether there were
+    any.
+    """
     operations = function.entry_block.operations
     found = [op for op in operations if isinstance(op, GraphOp) and op.is_for_kernels]
     changed = False
@@ -82,6 +85,9 @@ def _compose_in(
 def _has_kernel(
     op: GraphOp, capabilities: Capabilities | NoTargetKernels, left_out: Container[str]
 ) -> bool:
+    """Return whether a kernel family that is not left out computes an op on the
+    target.
+    """
     if isinstance(capabilities, NoTargetKernels):
         return False
     return capabilities.choose(op, by_weight=False, without=left_out) is not None

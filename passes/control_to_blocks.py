@@ -9,7 +9,7 @@ from aotc.passes.properties import CONTROL_IN_BLOCKS, LOWERED
 
 
 class ControlToBlocks(Pass):
-    """Rewrite the loops and branches that stand in functions themselves."""
+    """Rewrite loops and branches (scf) of functions as basic blocks with branches."""
 
     name = "control-to-blocks"
     level = 0
@@ -18,5 +18,7 @@ class ControlToBlocks(Pass):
     ensures = (CONTROL_IN_BLOCKS,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether there was control flow to rewrite."""
+        """Rewrite the unit's module in place; return whether there was structured
+        control flow to rewrite.
+        """
         return to_blocks(unit.module)

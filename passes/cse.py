@@ -13,7 +13,7 @@ from aotc.passes.properties import VALUES_UNIQUE
 
 
 class Cse(Pass):
-    """Run `cse` on the module."""
+    """Run MLIR's common-subexpression elimination on the module."""
 
     name = "cse"
     level = 1
@@ -21,7 +21,9 @@ class Cse(Pass):
     ensures = (VALUES_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run MLIR's pass, which does not say whether anything changed."""
+        """Run MLIR's `cse`; return True, as it does not report whether anything
+        changed.
+        """
         manager = passmanager.PassManager.parse("builtin.module(cse)")
         manager.enable_verifier(False)  # the runner verifies
         manager.run(unit.module.operation)

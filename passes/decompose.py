@@ -16,7 +16,9 @@ from aotc.passes.properties import DERIVATIVES_WRITTEN, OPS_DECOMPOSED
 
 
 class Decompose(Pass):
-    """Decompose until only ops that can be lowered are left."""
+    """Replace composite ops by what their `decompose` rules emit, until none is
+    left.
+    """
 
     name = "decompose"
     level = 0
@@ -25,7 +27,7 @@ class Decompose(Pass):
     ensures = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         while any([decompose_ops(each) for each in _unfused(unit.module)]):
             changed = True  # new functions, too, may have such ops
@@ -33,12 +35,15 @@ class Decompose(Pass):
 
 
 def _unfused(module: Module) -> list[Function]:
+    """Return the module's functions with a body that are no fused regions."""
     functions = functions_of(module).values()
     return [x for x in functions if not x.is_external and not is_region(x)]
 
 
 def decompose_ops(function: Function) -> bool:
-    """Decompose the ops of a function; return whether there were any to decompose."""
+    """Replace the composite ops of a function in place; return whether there were
+    any.
+    """
     changed = False
     while composed := _composed_ops(function):
         for op in composed:
@@ -48,7 +53,7 @@ def decompose_ops(function: Function) -> bool:
 
 
 def _composed_ops(function: Function) -> list[GraphOp]:
-    """The ops that are made of others."""
+    """Return the ops of a function that have a `decompose` rule."""
     return [
         op
         for op in function.entry_block.operations

@@ -36,7 +36,9 @@ _FEW = 2**22  # floats of all weights of a function that may be there at once
 
 
 class DelayDequantization(Pass):
-    """Delay dequantisation in each entry, and in the bodies of its loops."""
+    """Move dequantisations of weights right before each reader, in entries and loop
+    bodies.
+    """
 
     name = "delay-dequantization"
     level = 2
@@ -44,7 +46,7 @@ class DelayDequantization(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         for function, weights in functions_with_weights(unit.module):
             changed |= _delay(function, weights)
@@ -52,6 +54,9 @@ class DelayDequantization(Pass):
 
 
 def _delay(function: Function, weights: Container[Value]) -> bool:
+    """Give each reader of dequantised weights its own late copy; return whether any op
+    changed.
+    """
     ops = [*function.entry_block.operations]
     dequantized = [op for op in ops if isinstance(op, Dequantize) and op.y in weights]
     if sum(int(Tensor.of(op.y).elements) for op in dequantized) <= _FEW:
@@ -74,7 +79,9 @@ def _delay(function: Function, weights: Container[Value]) -> bool:
 
 
 def _event(op: Operation, weights: Container[Value]) -> Value | None:
-    """Return the last value that an op reads and that is computed from inputs."""
+    """Return the operand of an op that is computed last from inputs; None if there is
+    none.
+    """
     if isinstance(op, func.ReturnOp):
         return None
     computed = {
@@ -87,7 +94,9 @@ def _event(op: Operation, weights: Container[Value]) -> Value | None:
 
 
 def _chain(value: Value) -> list[Operation]:
-    """Return the ops from dequantised weights to a value, in order; none without."""
+    """Return the ops from a `dequantize` to `value`, in program order; empty if there
+    is none.
+    """
 
     def is_followed(each: Value) -> bool:
         return not isinstance(defining_op(each), Dequantize)
@@ -102,7 +111,9 @@ def _chain(value: Value) -> list[Operation]:
 
 
 def _copy_late(reader: Operation, chain: list[Operation], event: Value) -> Value:
-    """Copy ops to right before their reader, to be computed after an event."""
+    """Copy a chain right before its reader, ordered after `event`; return the new
+    value.
+    """
     b, known = Builder(), dict[Value, Value]()
     with before(reader):
         for op in chain:

@@ -19,7 +19,9 @@ from aotc.passes.properties import LOWERED
 
 
 class DelayExchanges(Pass):
-    """Put each wait for an exchange before the first reader of its result."""
+    """Move each wait for a device exchange right before the first reader of its
+    result.
+    """
 
     name = "delay-exchanges"
     level = 2
@@ -27,7 +29,7 @@ class DelayExchanges(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module).values()
         waits = {name_of(each) for each in functions if iree_text.waits(each)}
         if not waits:
@@ -45,7 +47,9 @@ class DelayExchanges(Pass):
 
 
 def _delay(op: Operation) -> bool:
-    """Move a call to before the first op of its block that reads its results."""
+    """Move a call right before its first reader in the block; return whether it
+    moved.
+    """
     block = op.operation.block
     places: dict[Operation, int] = {
         each.operation: number for number, each in enumerate(block.operations)
@@ -63,7 +67,7 @@ def _delay(op: Operation) -> bool:
 
 
 def _ancestor_in(block: ir.Block, op: Operation) -> Operation:
-    """The op of a block that is `op` or holds it."""
+    """Return the op of `block` that is `op` or contains it in a region."""
     while op.operation.block != block:
         op = op.parent.operation
     return op

@@ -24,7 +24,7 @@ _Move = Transpose | Reshape | Windows | Pad
 
 @dataclass(frozen=True)
 class Dequantized:
-    """A value that is `(integers - zero) * scale`, moved in some steps.
+    """A value that is `(integers - zero) * scale`, followed by data movement ops.
 
     Args:
         integers: of i8 or u8.
@@ -39,7 +39,8 @@ class Dequantized:
     moves: tuple[_Move, ...] = ()
 
     def moved(self, value: Value, around: float | None = None) -> Value:
-        """Return the integers, or the scale, as the value has them.
+        """Apply the recorded movement ops to a value shaped like the integers; return
+        the result.
 
         Args:
             value: before the steps.
@@ -53,7 +54,9 @@ class Dequantized:
         return value
 
     def difference(self, b: Builder, dtype: str) -> Value:
-        """Return the integers less the zero in a wider dtype, as the value has them."""
+        """Emit `integers - zero` in a wider dtype, then the movement ops; return the
+        result.
+        """
         found, offset = b.cast(self.integers, dtype=dtype), self.offset
         if offset is not None:
             found = b.subtract(found, b.full_like(found, offset)) if offset else found
@@ -63,21 +66,21 @@ class Dequantized:
 
     @property
     def kind(self) -> Tensor:
-        """The type of the integers, as the value has them."""
+        """The tensor type of the integers after the movement ops."""
         kind = Tensor.of(self.integers)
         last = self.moves[-1:]
         return Tensor.of(last[0].y).with_dtype(kind.dtype) if last else kind
 
     @property
     def offset(self) -> int | None:
-        """The zero, if it is one known number."""
+        """The zero point, if it is one known integer; else None."""
         number = 0.0 if self.zero is None else splat_of(_unmoved(self.zero))
         return None if number is None else int(number)
 
     @property
     def has_own_zero(self) -> bool:
-        """Return whether the zero is of the dtype, so that differences are below
-        256.
+        """Return whether the zero point fits the integers' dtype, so that differences
+        are below 256.
         """
         if self.zero is None or self.offset is not None:
             least, greatest = integer_bounds(self.kind.dtype)
@@ -88,18 +91,20 @@ class Dequantized:
 
     @property
     def is_padded(self) -> bool:
-        """Return whether there is padding around the integers."""
+        """Return whether the movement ops contain padding."""
         return any(isinstance(op, Pad) for op in self.moves)
 
     @property
     def has_one_zero(self) -> bool:
-        """Return whether one number is subtracted everywhere."""
+        """Return whether all elements have the same zero point."""
         if self.zero is None or self.offset is not None:
             return True
         return not _varying_axes(self.zero)
 
     def varying_axes(self, of: Value | None) -> set[int]:
-        """Return the axes of the value along which its scale, or its zero, varies."""
+        """Return the axes, after movement, along which the scale or zero `of`
+        varies.
+        """
         axes = set() if of is None else _varying_axes(of)
         for op in self.moves:
             if isinstance(op, Transpose):
@@ -110,7 +115,7 @@ class Dequantized:
 
 
 def as_dequantized(value: Value) -> Dequantized | None:
-    """Return a value as dequantised integers; None if it is none."""
+    """Match a value as dequantised integers; None if it has no such form."""
     op = defining_op(value)
     if isinstance(op, _Move) and not (isinstance(op, Pad) and op.value):
         found = as_dequantized(op.x)
@@ -131,7 +136,9 @@ def as_dequantized(value: Value) -> Dequantized | None:
 
 
 def _integers(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the bytes that a value consists of, and the subtrahend."""
+    """Match `value` as bytes less a zero point, or as plain bytes; return both parts,
+    or None.
+    """
     difference = made_by(value, Subtract)
     zero = None
     if difference is not None:
@@ -147,7 +154,9 @@ def _integers(value: Value) -> tuple[Value, Value | None] | None:
 
 
 def _unmoved(value: Value) -> Value:
-    """Return the integers that a value repeats, in another dtype or shape."""
+    """Strip reshapes, broadcasts, transposes and exact casts; return the source
+    value.
+    """
     op = defining_op(value)
     while isinstance(op, (Reshape, Broadcast, Transpose)) or (
         isinstance(op, Cast) and keeps_values(op)
@@ -158,7 +167,9 @@ def _unmoved(value: Value) -> Value:
 
 
 def _varying_axes(value: Value) -> set[int]:
-    """Return the axes of a value along which its elements may differ."""
+    """Return the axes of a value along which its elements may differ: none of a
+    splat.
+    """
     if splat_of(value) is not None:
         return set()
     repeated = made_by(value, Broadcast)

@@ -9,7 +9,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class DisjointSets(Generic[T]):
-    """Disjoint sets of things (Tarjan's union-find, with path halving)."""
+    """Union-find over hashable items (Tarjan's, with path halving)."""
 
     def __init__(self) -> None:
         self._parents: dict[T, T] = {}
@@ -22,5 +22,5 @@ class DisjointSets(Generic[T]):
         return item
 
     def unite(self, one: T, other: T) -> None:
-        """Make one set of those of two."""
+        """Merge the sets of two items."""
         self._parents[self.root(other)] = self.root(one)

@@ -65,7 +65,8 @@ _Ways = dict[Value, set[_Axes]]  # by the value that is read
 
 
 def values_read_in_two_ways(block: Block) -> set[Value]:
-    """Return the results of ops that one op of a block reads along different axes.
+    """Return results that one op reads along different axes: IREE miscompiles such
+    reads.
 
     Views, repetitions, elementwise ops, and products of which nothing is summed up, in
     between are looked through.
@@ -91,7 +92,8 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
 
 
 def values_of_many_arguments(block: Block) -> set[Value]:
-    """Return values without which ops of a block would read too many arguments at once.
+    """Return values to materialize so that no dispatch binds more arguments than IREE
+    allows.
 
     See Note [many tensors].
     """
@@ -122,7 +124,8 @@ def values_of_many_arguments(block: Block) -> set[Value]:
 
 
 def products_reduced_over_symbols(block: Block) -> set[Value]:
-    """Return the products of which a reduction takes two axes of symbolic sizes.
+    """Return the matrix products of which a reduction goes over two axes of symbolic
+    sizes.
 
     See Note [sums of all of a product].
     """
@@ -139,7 +142,8 @@ def products_reduced_over_symbols(block: Block) -> set[Value]:
 
 
 def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
-    """Return the sums that vmvx computes in parts whose size only calls decide.
+    """Return contractions and fused values that vmvx would tile with an unbounded
+    buffer.
 
     See Note [sums of parts of unknown size].
     """
@@ -148,14 +152,15 @@ def sums_in_parts_of_unknown_size(block: Block) -> set[Value]:
         for op in block.operations
         if isinstance(op, GraphOp)
         for value in op.results
-        if isinstance(op, (DotGeneral, ConvGeneral, Pool)) or _is_beside_others(value)
+        if isinstance(op, (DotGeneral, ConvGeneral, Pool))
+        or _is_fused_with_others(value)
         if not all(isinstance(size, int) for size in Tensor.of(value).shape[:-_CUT])
         and any(isinstance(use.owner.opview, GraphOp) for use in value.uses)
     }
 
 
 def integers_that_wrap(block: Block) -> set[Value]:
-    """Return the narrow integers that vmvx does not cut off before they are read.
+    """Return narrow integers that vmvx may leave unwrapped when a fused op reads them.
 
     See Note [integers that wrap].
     """
@@ -166,29 +171,35 @@ def integers_that_wrap(block: Block) -> set[Value]:
         for value in op.results
         if Tensor.of(value).dtype in ("i8", "i16")
         and not (isinstance(op, Cast) and dtypes.is_float(Tensor.of(op.x).dtype))
-        and any(_sees_the_sign(use.owner.opview) for use in value.uses)
+        and any(_may_see_unwrapped(use.owner.opview) for use in value.uses)
     }
 
 
-def _sees_the_sign(reader: Operation) -> bool:
+def _may_see_unwrapped(reader: Operation) -> bool:
+    """Return whether a reader is a graph op other than a cast, which may see unwrapped
+    bits.
+    """
     return isinstance(reader, GraphOp) and not isinstance(reader, Cast)
 
 
-def _is_beside_others(value: Value) -> bool:
-    """Return whether a value is padded, or read twice, so that loops over it are
-    fused.
+def _is_fused_with_others(value: Value) -> bool:
+    """Return whether a value is padded, or has several uses, so that IREE fuses loops
+    over it.
     """
     readers = [use.owner.opview for use in value.uses]
     return len(readers) > 1 or any(isinstance(each, Pad) for each in readers)
 
 
 def _reduces_symbols(op: Reduction) -> bool:
+    """Return whether a reduction goes over two or more axes of symbolic sizes."""
     shape = Tensor.of(op.x).shape
     return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
 
 
 def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
-    """Return how an op reads its operands' sources, by axes of its result."""
+    """Return, for each source value that an op reads, the axes of its result they map
+    to.
+    """
     found: _Ways = {}
     for number, value in enumerate(op.operands):
         read = ways.get(value)

@@ -20,7 +20,7 @@ from aotc.passes.properties import GENERAL_CODE_DROPPED, SIZES_PADDED, SIZES_SPE
 
 
 class DropGeneral(Pass):
-    """Declare entries that no call has the general code of."""
+    """Drop the body of entries whose calls all go to specialized or padded copies."""
 
     name = "drop-general"
     level = 0
@@ -32,7 +32,7 @@ class DropGeneral(Pass):
     ensures = (GENERAL_CODE_DROPPED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         idle = [
             each.name
             for each in unit.program.entries

@@ -60,7 +60,9 @@ Array = np.ndarray
 
 
 class FoldParameters(Pass):
-    """Store values that entries compute from weights and constants alone as weights."""
+    """Evaluate values of weights and constants alone at build time; store them as
+    weights.
+    """
 
     name = "fold-parameters"
     level = 2
@@ -69,7 +71,7 @@ class FoldParameters(Pass):
     notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
@@ -77,17 +79,22 @@ class FoldParameters(Pass):
 
 
 class FoldWithOrigins(FoldParameters):
-    """Fold parameters, and note the origins of the arrays computed at once."""
+    """`FoldParameters` that also notes how each eagerly computed array was computed."""
 
     notes_origins = True
 
 
 def folds_parameters(program: Program) -> bool:
-    """Return whether a build of a program runs this pass, and has the arrays for it."""
+    """Return whether a build of a program runs `fold-parameters` and has the weights'
+    arrays.
+    """
     return program.has_arrays and FoldParameters.name not in program.without
 
 
 def _fold(unit: Unit, *, notes_origins: bool) -> bool:
+    """Store the chosen values of all entries as weights, in place; return whether any
+    changed.
+    """
     program = unit.program
     functions = functions_of(program.module)
     called = {name for each in functions.values() for name in callees(each)}
@@ -112,7 +119,7 @@ def _fold(unit: Unit, *, notes_origins: bool) -> bool:
 
 
 class _Store:
-    """A store of computed values among a program's weights, each distinct array once.
+    """Adds computed values to a program's weights, each distinct array once.
 
     Args:
         program: with the arrays of its weights.
@@ -131,7 +138,9 @@ class _Store:
     def names_of(
         self, entry: BuildTimeValues, values: Sequence[Value]
     ) -> dict[Value, str]:
-        """The weights that hold some values of an entry, which are computed for it."""
+        """Compute the given values, add them to the program's weights; return their
+        names.
+        """
         new = [x for x in values if entry.number_of[x] not in self._names]
         for value, array in _computed_arrays(entry, new, self._given):
             if self._notes is not None and not isinstance(array, ComputedArray):
@@ -142,7 +151,9 @@ class _Store:
         return {value: self._names[entry.number_of[value]] for value in values}
 
     def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
-        """The name of the weight that holds an array; added if there is none."""
+        """Return the name of the weight equal to an array, adding it to the program if
+        needed.
+        """
         alike = self._alike.setdefault((kind, likeness_key(array)), [])
         for name in alike:
             if is_computed_alike(self._program.parameters[name], array):
@@ -153,6 +164,9 @@ class _Store:
         return name
 
     def _free_name(self, source: str | None) -> str:
+        """Return an unused weight name derived from `source`, or a constant's name for
+        None.
+        """
         if source is None:
             names = (f"{self._constants}.{number}" for number in count())
         else:
@@ -164,7 +178,7 @@ class _Store:
 def _computed_arrays(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> list[tuple[Value, StoredArray]]:
-    """Return values of an entry with their arrays, in the order of its ops."""
+    """Return values with their arrays, small ones evaluated now, large ones lazily."""
     kinds = {value: Tensor.of(value) for value in values}
     small = [x for x in values if bytes_of(kinds[x]) <= MOST_BYTES_AT_ONCE]
     arrays: dict[Value, StoredArray] = dict(_evaluated(entry, small, weights))
@@ -178,7 +192,9 @@ def _computed_arrays(
 def _computed_array(
     entry: BuildTimeValues, value: Value, weights: Mapping[str, StoredArray]
 ) -> ComputedArray:
-    """The array of a value, to be computed when it is asked for."""
+    """Return a lazy array of a value, evaluated from the weights each time it is
+    read.
+    """
     ops = entry.ops_of(entry.values_below([value]))
     leaves = {x: weights[name] for x, name in entry.weight_of.items()}
     return ComputedArray(ops, value, leaves)
@@ -187,7 +203,8 @@ def _computed_array(
 def _evaluated(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> Iterator[tuple[Value, Array]]:
-    """Yield values of an entry with their arrays, by the reference evaluator.
+    """Evaluate some values of an entry by the reference evaluator; yield each with its
+    array.
 
     Nothing is computed that they do not need, and nothing kept for longer.
     """
@@ -214,7 +231,7 @@ def _evaluated(
 def _replace(
     module: Module, values: BuildTimeValues, name_of: Mapping[Value, str]
 ) -> set[str]:
-    """Replace values of an entry by weights; return the weights that it no longer
+    """Replace values of an entry by weight arguments; return the weights it no longer
     takes.
     """
     entry, block = values.entry, values.function.entry_block
@@ -232,7 +249,8 @@ def _replace(
 def retake_weights(
     module: Module, entry: Entry, added: Mapping[str, Value]
 ) -> set[str]:
-    """State that an entry takes some weights more, and none that it does not read.
+    """Update an entry's signature and record: add weights in `added`, drop unread
+    weights.
 
     Args:
         module: of the entry.
@@ -260,7 +278,9 @@ def retake_weights(
 
 
 def _erase_unread(block: Block, ports: Sequence[Port]) -> list[Port]:
-    """Erase the weights among arguments that nothing reads; the ports of the others."""
+    """Erase unread weight arguments of a block; return the ports of the remaining
+    arguments.
+    """
     rows = list(zip(ports, block.arguments, strict=True))
     kept = [port.kind != "weight" or _is_read(value) for port, value in rows]
     for index in reversed(range(len(rows))):
@@ -270,4 +290,5 @@ def _erase_unread(block: Block, ports: Sequence[Port]) -> list[Port]:
 
 
 def _is_read(value: Value) -> bool:
+    """Return whether a value has a use."""
     return next(iter(value.uses), None) is not None

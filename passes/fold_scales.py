@@ -42,7 +42,9 @@ NARROWEST = 32  # bits of a float in which weights are scaled
 
 
 class FoldScales(FunctionPass):
-    """Fold scales and shifts into the products of every function."""
+    """Fold scales and shifts that follow products into their weights, in every
+    function.
+    """
 
     name = "fold-scales"
     level = 2
@@ -50,7 +52,7 @@ class FoldScales(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         weights = weight_values(function)
         found = (_product(op, weights) for op in function.entry_block.operations)
         # a list: those that are folded go
@@ -58,13 +60,17 @@ class FoldScales(FunctionPass):
 
 
 def is_wide_float(dtype: str) -> bool:
-    """Return whether weights of a dtype are scaled, as rounding does not hurt them."""
+    """Return whether a dtype is f32 or wider, so that scaling weights rounds
+    harmlessly.
+    """
     return dt.is_float(dtype) and dt.bits(dtype) >= NARROWEST
 
 
 @dataclass(frozen=True)
 class _WeightedProduct:
-    """A product, its weight, and for axes of the result those of the weight."""
+    """A product, the index of its weight operand, and the weight's axis for result
+    axes.
+    """
 
     op: GraphOp
     weight: int
@@ -72,6 +78,9 @@ class _WeightedProduct:
 
 
 def _product(op: Operation, weights: set[Value]) -> _WeightedProduct | None:
+    """Match an op as a product with a stored float weight whose axes can be scaled, or
+    None.
+    """
     if not isinstance(op, GraphOp) or has_effect(op) or op.results[0] in weights:
         return None
     for number, value in enumerate(op.operands):
@@ -90,7 +99,9 @@ def _product(op: Operation, weights: set[Value]) -> _WeightedProduct | None:
 
 @dataclass(frozen=True)
 class _Affine:
-    """A product times `scale` plus `shift`, along its own axes; None for nothing."""
+    """`product * scale + shift`, both along the weight's result axes; None for
+    absent.
+    """
 
     scale: Value | None = None
     shift: Value | None = None
@@ -100,14 +111,17 @@ Step = Callable[[Builder, _Affine, Value], _Affine]
 
 
 def _add(b: Builder, y: _Affine, v: Value) -> _Affine:
+    """Return the affine form of `y + v`."""
     return replace(y, shift=v if y.shift is None else b.add(y.shift, v))
 
 
 def _subtract(b: Builder, y: _Affine, v: Value) -> _Affine:
+    """Return the affine form of `y - v`."""
     return replace(y, shift=b.negate(v) if y.shift is None else b.subtract(y.shift, v))
 
 
 def _subtract_from(b: Builder, y: _Affine, v: Value) -> _Affine:
+    """Return the affine form of `v - y`."""
     scale = b.full_like(v, -1.0) if y.scale is None else b.negate(y.scale)
     return replace(
         y, scale=scale, shift=v if y.shift is None else b.subtract(v, y.shift)
@@ -115,6 +129,7 @@ def _subtract_from(b: Builder, y: _Affine, v: Value) -> _Affine:
 
 
 def _multiply(b: Builder, y: _Affine, v: Value) -> _Affine:
+    """Return the affine form of `y * v`."""
     return replace(
         y,
         scale=v if y.scale is None else b.multiply(y.scale, v),
@@ -123,6 +138,7 @@ def _multiply(b: Builder, y: _Affine, v: Value) -> _Affine:
 
 
 def _divide(b: Builder, y: _Affine, v: Value) -> _Affine:
+    """Return the affine form of `y / v`."""
     scale = b.full_like(v, 1.0) if y.scale is None else y.scale
     return replace(
         y,
@@ -141,7 +157,9 @@ _STEPS: dict[type[Binary], tuple[Step | None, Step | None]] = {
 
 
 def _fold(product: _WeightedProduct, weights: set[Value]) -> bool:
-    """Scale the weight of a product, if all that follows it allows that."""
+    """Fold the ops after a product into its weight, in place; return whether it was
+    done.
+    """
     chain = _chain(product, weights)
     if not _is_worth_it([op for op, _, _ in chain]):
         return False
@@ -163,7 +181,9 @@ def _fold(product: _WeightedProduct, weights: set[Value]) -> bool:
 def _chain(
     product: _WeightedProduct, weights: set[Value]
 ) -> list[tuple[Operation, Step, Broadcast]]:
-    """Return the ops after a product that can be folded, with their numbers."""
+    """Return the foldable ops after a product: each op, its affine step, and its other
+    operand.
+    """
     found = []
     value = product.op.results[0]
     while (reader := _only_reader(value)) is not None:
@@ -176,6 +196,7 @@ def _chain(
 
 
 def _only_reader(value: Value) -> Operation | None:
+    """Return the only user of a value; None for none or several."""
     uses = list(value.uses)
     return uses[0].owner if len(uses) == 1 else None
 
@@ -183,7 +204,9 @@ def _only_reader(value: Value) -> Operation | None:
 def _step(
     product: _WeightedProduct, reader: Operation, value: Value, weights: set[Value]
 ) -> tuple[Step, Broadcast] | None:
-    """Return the step that `reader` applies to a product, and its numbers."""
+    """Match `reader` as an affine step on `value`; return the step and its other
+    operand.
+    """
     steps = _STEPS.get(type(reader.opview))
     if steps is None:
         return None
@@ -201,7 +224,9 @@ def _is_worth_it(ops: Sequence[Operation]) -> bool:
 
 
 def _along_features(b: Builder, product: _WeightedProduct, factor: Broadcast) -> Value:
-    """Broadcast a factor's numbers to the product's own axes, in their order."""
+    """Emit a factor's numbers broadcast over the product's scaled axes, in their
+    order.
+    """
     axes = sorted(product.axes)
     shape = Tensor.of(product.op.results[0]).shape
     narrow = b.reshape(factor.x, shape=squeeze_shape(Tensor.of(factor.x).shape))
@@ -210,7 +235,9 @@ def _along_features(b: Builder, product: _WeightedProduct, factor: Broadcast) ->
 
 
 def _rebuild(b: Builder, product: _WeightedProduct, y: _Affine) -> Value:
-    """Build the product anew, with its weight scaled, and shift the result."""
+    """Emit the product with its weight scaled, and the shift added; return the
+    result.
+    """
     axes = sorted(product.axes)
     operands = list(product.op.operands)
     if y.scale is not None:

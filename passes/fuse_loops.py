@@ -55,7 +55,7 @@ _ROWS = 32  # of a step, where a call decides how many
 
 @dataclass(frozen=True)
 class FuseLoops(Pass):
-    """Form the regions of loops in every entry, the innermost first.
+    """Turn each scan of small steps into one kernel (a `scan` region), innermost first.
 
     Args:
         without: families of kernels that are left out, with `+` between: where `scan`
@@ -70,7 +70,9 @@ class FuseLoops(Pass):
     requires = (OPS_DECOMPOSED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether there are loops that are one kernel."""
+        """Rewrite the unit's module in place; return whether any loop became one
+        kernel.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -91,7 +93,7 @@ class FuseLoops(Pass):
 
 @dataclass
 class _Fusing:
-    """Forms the regions of loops.
+    """Turns the scans of functions into regions.
 
     Args:
         functions: of the module, as a table that knows new ones.
@@ -104,7 +106,9 @@ class _Fusing:
     visited: set[str] = field(default_factory=set)
 
     def fuse_in(self, function: Function) -> bool:
-        """Form those of all loops in a function, and in the bodies of these."""
+        """Turn scans in a function, and in its loop bodies, into regions; return
+        whether any did.
+        """
         changed = False
         if function.is_external or is_region(function):
             return False
@@ -122,7 +126,9 @@ class _Fusing:
         return changed
 
     def _fuse(self, op: func.CallOp, scan: Scan) -> bool:
-        """Put the call of a region in the place of that of a scan, if it can be one."""
+        """Replace the call of a scan by that of a region; return False if no kernel can
+        do it.
+        """
         steps = _Steps(self.functions[scan.functions[0]], self)
         captured = [*op.operands][scan.first_capture :]
         if not steps.are_small() or not steps.stay_in_cache(captured):
@@ -158,7 +164,7 @@ class _Fusing:
 
 @dataclass
 class _Steps:
-    """The steps of a loop, as calls of regions.
+    """The body of a loop, to be rewritten as calls of regions.
 
     Args:
         body: of the loop.
@@ -174,18 +180,20 @@ class _Steps:
 
     @property
     def ops(self) -> list[Operation]:
-        """The ops of a step, in order."""
+        """The ops of the loop body without the return, in order."""
         *ops, _ = self.body.entry_block.operations
         return list(ops)
 
     @property
     def returned(self) -> set[Value]:
-        """The values that a step returns."""
+        """The values that the loop body returns."""
         *_, end = self.body.entry_block.operations
         return {*end.operands}
 
     def are_small(self) -> bool:
-        """Return whether a step has only regions and ops of few elements, and some."""
+        """Return whether a step has only regions and small pure ops, with little work
+        in total.
+        """
         work: int = 0
         arguments = [*self.body.entry_block.arguments]
         made = [value for op in self.ops for value in op.results]
@@ -197,32 +205,35 @@ class _Steps:
                 kernel = self.fusing.capabilities.planned_kernel(region)
                 if kernel is None:
                     return False
-                work += self._usual(work_of(kernel))
+                work += self._typical_size(work_of(kernel))
             elif not isinstance(op, GraphOp) or has_effect(op):
                 return False
             else:
                 counts = [element_count(Tensor.of(x).shape) for x in op.results]
-                if any(self._usual(count) > _MOST_ELEMENTS for count in counts):
+                if any(self._typical_size(count) > _MOST_ELEMENTS for count in counts):
                     return False
-                work += 8 * self._usual(flops_of(op))
+                work += 8 * self._typical_size(flops_of(op))
         return work <= MOST_WORK
 
     def stay_in_cache(self, captured: Sequence[Value]) -> bool:
-        """Return whether what every step reads stays in the second cache of one core.
+        """Return whether the captures that every step reads fit the L2 cache of one
+        core.
 
         Several cores have more of that together.
         """
-        size = sum(self._usual(bytes_of(value)) for value in captured)
+        size = sum(self._typical_size(bytes_of(value)) for value in captured)
         return bool(size <= self.fusing.capabilities.machine.second_cache)
 
-    def _usual(self, size: Size) -> int:
-        """Return a size in a usual call."""
+    def _typical_size(self, size: Size) -> int:
+        """Evaluate a symbolic size for a typical call."""
         count = len(contracts_of(self.body))
         symbols = (SymbolicDim.symbol(n) for n in range(count))
         return evaluate_size(size, [typical_size(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:
-        """Write a body that calls regions alone; None if it cannot."""
+        """Define a loop body that calls regions alone; return its name, or None if it
+        cannot.
+        """
         tables = [op for op in self.ops if isinstance(op, GraphOp) and _is_table(op)]
         self.tables = tables
         kinds, _ = signature(self.body)
@@ -259,20 +270,20 @@ class _Steps:
         return name
 
     def forget(self, names: Sequence[str]) -> None:
-        """Erase functions, and the regions that were made for them."""
+        """Erase the functions in `names`, and all regions defined for this body."""
         for name in (*names, *self.written):
             erase(find(name))
         self.written = []
 
     def _runs(self) -> list[list[Operation]]:
-        """Return the ops of a step: those that are one region are one list."""
+        """Group the ops of a step into lists: those of one list become one region."""
         runs: list[list[Operation]] = []
         is_open = False
         for op in self.ops:
             if isinstance(op, GraphOp) and _is_table(op):
                 continue
             alone = isinstance(op, func.CallOp) or (
-                _keeps_order(op) and not self._is_computed(op)
+                _keeps_order(op) and not self._reads_computed(op)
             )
             if alone or not is_open:
                 runs.append([op])
@@ -281,13 +292,17 @@ class _Steps:
             is_open = not alone
         return runs
 
-    def _is_computed(self, op: Operation) -> bool:
-        """Return whether an op of a run makes what a reshape reads, if in no memory."""
+    def _reads_computed(self, op: Operation) -> bool:
+        """Return whether a reshape's operand is computed in the same region, not in
+        memory.
+        """
         owner = getattr(op.operands[0].owner, "opview", None)
         return isinstance(owner, GraphOp) and not _keeps_order(owner)
 
     def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
-        """Write the call of a region of some ops; whether there is code for it."""
+        """Define a `nests` region of some ops and call it; return False if it has no
+        kernel.
+        """
         wanted = self._stored(run)
         if not wanted:
             return True
@@ -315,7 +330,8 @@ class _Steps:
         return True
 
     def _stored(self, run: Sequence[Operation]) -> list[Value]:
-        """Return what is stored of what some ops make, in order.
+        """Return the results of a region's ops that must be written to memory, in
+        order.
 
         What others read, and what several of them read, unless it is a condition or
         costs nothing: an expression is computed for each of its readers.
@@ -333,22 +349,28 @@ class _Steps:
 
 
 def _is_worth_storing(op: Operation) -> bool:
-    """Return whether an op computes numbers, element by element or as sums."""
+    """Return whether a shared result is costly to recompute: elementwise ops or
+    sums.
+    """
     if not isinstance(op, GraphOp) or not op.operands or has_view(op):
         return False
     return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
 
 
 def _needs_no_region(op: Operation) -> bool:
+    """Return whether an op is a call, or a reshape-like op that keeps the element
+    order.
+    """
     return isinstance(op, func.CallOp) or _keeps_order(op)
 
 
 def _keeps_order(op: Operation) -> bool:
+    """Return whether an op keeps the elements in their order, as a reshape does."""
     return isinstance(op, GraphOp) and bool(type(op).keeps_order)
 
 
 def _is_table(op: GraphOp) -> bool:
-    """Return whether an op without operands gives other elements than one number."""
+    """Return whether an op is a constant, or an iota-like op, that is no splat."""
     if op.operands or len(op.results) != 1:
         return False
     if not isinstance(op, Constant):

@@ -67,7 +67,7 @@ _Anchor: TypeAlias = tuple[GraphOp, Fused]
 
 @dataclass(frozen=True)
 class _Choosing:
-    """The choice of kernels.
+    """Parameters of the choice of a kernel for an op: target, numerics, weight ranges.
 
     Args:
         capabilities: of the target.
@@ -82,7 +82,9 @@ class _Choosing:
     ranges: Mapping[Value, Range]
 
     def kernel_for(self, op: GraphOp, packable: Container[Value]) -> Fused | None:
-        """The kernel for an op, given which values are packed before it is computed."""
+        """Return the kernel for an op, or None; `packable` are operands packed
+        beforehand.
+        """
         by_weight = len(op.operands) > 1 and op.operands[1] in packable
         if by_weight:
             self._state_bound(op)
@@ -94,7 +96,9 @@ class _Choosing:
         )
 
     def _state_bound(self, op: GraphOp) -> None:
-        """State the bound of a weight where there is an instruction that needs it."""
+        """Attach the bound of an op's integer weight where an instruction relies on
+        it.
+        """
         dtypes = tuple(Tensor.of(value).dtype for value in op.operands[:2])
         known = self.capabilities.machine.multipliers
         most = max((each.within for each in known if dtypes in each.dtypes), default=0)
@@ -106,7 +110,8 @@ class _Choosing:
 
 @dataclass(frozen=True)
 class FuseRegions(Pass):
-    """Form the regions of every entry, and of the loops that it runs.
+    """Outline ops that one kernel computes into regions, in entries and their loop
+    bodies.
 
     There are none where the target has no kernels.
 
@@ -139,8 +144,8 @@ class FuseRegions(Pass):
                 )
 
     def run(self, unit: Unit) -> bool:
-        """Outline regions, and note why others are none; False for a target without
-        kernels.
+        """Outline regions, and note why other ops have none; False without kernels for
+        the target.
         """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
@@ -174,7 +179,8 @@ class FuseRegions(Pass):
         return True
 
     def regions(self, unit: Unit, capabilities: Capabilities) -> Iterator[Region]:
-        """The regions of a program, with the schedules that the model chooses.
+        """Yield the regions to outline in a program, with schedules from the cost
+        model.
 
         The caller outlines each before the next. The functions of the module are to be
         indexed (`index_functions`).
@@ -194,7 +200,7 @@ class FuseRegions(Pass):
             yield from self._regions(unit, choosing)
 
     def _regions(self, unit: Unit, choosing: _Choosing) -> Iterator[Region]:
-        """Yield the regions of some families."""
+        """Yield the regions of the families that `choosing` does not leave out."""
         region_of = Region.of if self.anchors_only else region_at
         capabilities, functions = choosing.capabilities, table_of(unit.module)
         entries = entries_of(unit.module)
@@ -214,16 +220,17 @@ class FuseRegions(Pass):
 
     @property
     def _left_out(self) -> frozenset[str]:
+        """The names of kernel families that are left out."""
         return frozenset(filter(None, self.without.split("+")))
 
 
 def _transposes_compute(families: Iterable[KernelFamily[Any, Any]]) -> bool:
-    """Return whether kernels of transposes compute what these read."""
+    """Return whether transpose kernels can fuse the elementwise ops before them."""
     return any(Transpose in each.anchors and each.prologue for each in families)
 
 
 def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]:
-    """Inline the regions that there is no code for; return their names."""
+    """Inline the regions that no emitter supports; return their names."""
     functions = functions_of(module)
     unwritten = {
         name
@@ -248,7 +255,9 @@ def _take_back_unwritten(module: Module, capabilities: Capabilities) -> set[str]
 
 
 class _WeightRanges(Mapping[Value, Range]):
-    """The ranges of the weights of entries, which are read when they are asked for."""
+    """Lazy mapping from integer weights to the minimum and maximum of their
+    elements.
+    """
 
     def __init__(self, program: Program) -> None:
         functions, self._parameters = functions_of(program.module), program.parameters
@@ -275,7 +284,9 @@ class _WeightRanges(Mapping[Value, Range]):
 
 
 def _bring_widening_to_readers(unit: Unit) -> None:
-    """Let the kernels of all entries and loops read bytes, where others widen them."""
+    """Copy casts from bytes to floats to each reader, in entries and loop bodies, to be
+    fused.
+    """
     functions = table_of(unit.module)
     for entry in entries_of(unit.module):
         for name, weights in scopes_of(functions, entry.name).items():
@@ -288,7 +299,7 @@ def _all_anchors(
     choosing: _Choosing,
     states: Container[Value],
 ) -> dict[str, list[_Anchor]]:
-    """Find the anchors of kernels in an entry and the bodies of its loops.
+    """Return the anchors with kernels, by function, of an entry and its loop bodies.
 
     Between two readings of a weight, a step of a loop reads the other weights of the
     body, and a call all there are. What does not stay in the caches until then is
@@ -321,7 +332,8 @@ def _share_packings(
     found: Sequence[dict[str, list[_Anchor]]],
     capabilities: Capabilities,
 ) -> None:
-    """Let all products by one weight of a program read one packing of it.
+    """Give all products by the same weight kernels that read one packed layout, in
+    place.
 
     Args:
         functions: of the module, by name.
@@ -351,7 +363,9 @@ def _share_packings(
 
 
 def _packed_bytes(anchors: list[_Anchor], capabilities: Capabilities) -> int:
-    """Return the bytes of operands that kernels read packed, where they are known."""
+    """Return the bytes of operands that kernels read packed; symbolic sizes are left
+    out.
+    """
     packed = {}
     for op, fused in anchors:
         packing = capabilities.family_of(fused).packing_of(fused)
@@ -370,7 +384,7 @@ def _anchors(
     choosing: _Choosing,
     states: Container[Value],
 ) -> list[_Anchor]:
-    """The ops of a function that are anchors of a kernel, in order.
+    """Return the ops of a function that anchor a kernel, with their kernels, in order.
 
     Those that the kernel of a later anchor computes as well are left out, and those
     that give new states and are left to loops of their own.
@@ -403,6 +417,7 @@ def _find_anchors(
     packable: Container[Value],
     choosing: _Choosing,
 ) -> Iterator[_Anchor]:
+    """Yield ops that have a kernel, after normalizing transposes and factor orders."""
     capabilities = choosing.capabilities
     for op in [*function.entry_block.operations]:
         if not isinstance(op, GraphOp) or not capabilities.families_for(type(op)):
@@ -422,7 +437,9 @@ def _find_anchors(
 
 
 def _new_states(function: Function, entry: Entry) -> set[Value]:
-    """Return the new states of an entry: loops of their own write them in place."""
+    """Return the values that an entry returns as states; their own loops write them in
+    place.
+    """
     *_, end = function.entry_block.operations
     returned = zip(entry.results, end.operands, strict=True)
     return {value for port, value in returned if port.kind == "state"}

@@ -43,14 +43,18 @@ _LONGEST = 8  # ops of a chain; packings have five
 
 
 class GatherPacked(Pass):
-    """Let gathers read packed weights, where nothing reads them as they are."""
+    """Make gathers from a weight read its packed copy, if nothing reads the plain
+    weight.
+    """
 
     name = "gather-packed"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any gather was rewritten."""
+        """Rewrite the unit's module in place; return whether any gather was
+        rewritten.
+        """
         if not folds_parameters(unit.program):
             return False
         changed, capabilities = False, capabilities_of(unit.target)
@@ -73,7 +77,7 @@ class GatherPacked(Pass):
 
 
 def _weights(module: Module) -> dict[str, list[Value]]:
-    """Return the weights of a program by name, with their values in its entries."""
+    """Return, for each weight of a program by name, its argument in every entry."""
     functions, found = functions_of(module), dict[str, list[Value]]()
     for entry in entries_of(module):
         for value, port in weight_ports(functions[entry.name], entry):
@@ -83,7 +87,8 @@ def _weights(module: Module) -> dict[str, list[Value]]:
 
 @dataclass(frozen=True)
 class _WeightReaders:
-    """The readers of a weight in an entry.
+    """The gathers from a weight in an entry, and the op chains that pack it for
+    kernels.
 
     Args:
         gathers: that read it as it is.
@@ -95,7 +100,7 @@ class _WeightReaders:
 
 
 def _reads_of(weight: Value) -> _WeightReaders | None:
-    """Return the readers of a weight; None if there are others."""
+    """Return a weight's gathers and packing chains; None if anything else reads it."""
     found = _WeightReaders([], [])
     rest: list[tuple[Value, Chain]] = [(weight, ())]
     for value, chain in rest:  # which grows
@@ -114,7 +119,7 @@ def _reads_of(weight: Value) -> _WeightReaders | None:
 
 @dataclass(frozen=True)
 class _PackedAxis:
-    """An axis of a packing, which is a part of an axis of the weight.
+    """An axis of a packed layout: a strided piece of one axis of the weight.
 
     Args:
         axis: of the weight.
@@ -129,7 +134,7 @@ class _PackedAxis:
 
 @dataclass(frozen=True)
 class _Packing:
-    """The layout of a packed weight, none of whose axes has one element only.
+    """The layout of a packed weight in terms of the weight's axes; no axis has size 1.
 
     Args:
         chain: the ops that make it.
@@ -143,7 +148,7 @@ class _Packing:
 
     @classmethod
     def of(cls, weight: Tensor, chain: Chain) -> _Packing | None:
-        """Return the packing that a chain makes of a weight; None if it joins axes."""
+        """Derive the packed layout from a chain of ops; None if it merges axes."""
         sizes: Any = weight.shape
         parts: tuple[_PackedAxis, ...] | None = tuple(
             _PackedAxis(axis, 1, size) for axis, size in enumerate(sizes)
@@ -159,13 +164,15 @@ class _Packing:
         return cls(chain, parts, tuple(padded))
 
     def can_be_read(self, gather: Gather) -> bool:
-        """Return whether a gather reads at one index of 32 bits or more."""
+        """Return whether a gather has one clipped index of i32 or i64, so that it can
+        be rewritten.
+        """
         at, (index, *others) = IndexMap.of(gather), gather.indices
         is_plain = at.mode == "clip" and not others and not at.shared_axes
         return is_plain and Tensor.of(index).dtype in ("i32", "i64")
 
     def read_by(self, gather: Gather) -> None:
-        """Replace a gather from the weight by one from the packing."""
+        """Replace a gather from the weight by a gather from the packed copy."""
         at, result = IndexMap.of(gather), Tensor.of(gather.y)
         (axis,) = at.axes
         with before(gather):
@@ -183,7 +190,9 @@ class _Packing:
         gather.operation.erase()
 
     def _indices(self, b: Builder, gather: Gather) -> list[Value]:
-        """The index along each part of the axis that a gather reads at."""
+        """Emit the indices into each packed axis that the gathered weight axis is split
+        into.
+        """
         (axis,), (index,) = gather.axes, gather.indices
         size: Any = Tensor.of(gather.x).shape[axis]
         least = b.maximum(index, b.full_like(index, 0))
@@ -202,7 +211,9 @@ class _Packing:
         return found
 
     def _map(self, at: IndexMap) -> dict[str, Any]:
-        """The map of a gather from the packing, whose result has parts side by side."""
+        """Return the attributes of a gather from the packed weight that keeps split
+        axes adjacent.
+        """
         (axis,) = at.axes
         axes: list[int | _PackedAxis] = []  # of the result: those of indices, and parts
         for r in range(at.rank):
@@ -221,7 +232,9 @@ class _Packing:
 
 
 def _after(op: GraphOp, parts: Sequence[_PackedAxis]) -> tuple[_PackedAxis, ...] | None:
-    """Return the axes of an op's result as parts of a weight, given its operand's."""
+    """Return the packed axes after a chain op, given those before; None if it merges
+    axes.
+    """
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)
     sizes: Any = Tensor.of(op.results[0]).shape
@@ -242,7 +255,7 @@ def _after(op: GraphOp, parts: Sequence[_PackedAxis]) -> tuple[_PackedAxis, ...]
 def _split(
     parts: Sequence[_PackedAxis], sizes: Sequence[int]
 ) -> tuple[_PackedAxis, ...] | None:
-    """Return the parts after a reshape, which must split axes and join none."""
+    """Return packed axes after a reshape that splits axes; None if it merges any."""
     found, rest = list[_PackedAxis](), [*sizes]
     for part in parts:
         left = part.size

@@ -35,7 +35,8 @@ def read_from_words(
     functions: Mapping[str, Function],
     capabilities: Capabilities,
 ) -> bool:
-    """Make gathers read the words of packed weights; return whether any do.
+    """Rewrite gathers of a bit-packed weight to read its packed words; return whether
+    any did.
 
     Args:
         tables: what the weight is in each entry.
@@ -57,7 +58,8 @@ def read_from_words(
 
 @dataclass(frozen=True)
 class _TableReaders:
-    """The readers of a table in an entry.
+    """The readers of an embedding table in an entry: gathers, and a kernel's packed
+    words.
 
     Args:
         table: integers, [row][term].
@@ -72,7 +74,9 @@ class _TableReaders:
     tile: ContractionTile
 
     def rewrite(self, gather: Gather) -> None:
-        """Replace a gather from the table by one from its words."""
+        """Replace a gather of table rows by one from its packed words, unpacked
+        after.
+        """
         at, (index,), b = IndexMap.of(gather), gather.indices, Builder()
         rows: Any = Tensor.of(self.table).shape[0]
         (kept,) = at.kept
@@ -102,7 +106,9 @@ class _TableReaders:
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _TableReaders | None:
-    """Return the readers of a table; None if there are others."""
+    """Return the gathers and the packed words of a table; None if anything else reads
+    it.
+    """
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
         return None
@@ -142,7 +148,9 @@ def _tile_of(
     function: Function,
     capabilities: Capabilities,
 ) -> ContractionTile | None:
-    """Return the tile of a kernel that reads the words of a table by rows."""
+    """Return the tile of a called kernel that reads the table as bit-packed rows, or
+    None.
+    """
     fused = fused_of(function)
     if fused is None:
         return None
@@ -164,7 +172,7 @@ def _tile_of(
 
 
 def _can_read_words(gather: Gather) -> bool:
-    """Return whether a gather is one of whole rows at one index of 32 bits or more."""
+    """Return whether a gather selects whole rows by one clipped i32 or i64 index."""
     at, (index, *others) = IndexMap.of(gather), gather.indices
     is_plain = at.mode == "clip" and not others and not at.shared_axes
     is_of_rows = at.axes == (0,) and at.kept == (at.rank - 1,)

@@ -47,21 +47,23 @@ _GROWTH = 2
 
 
 class HoistInvariants(Pass):
-    """Hoist from the loops of every entry, the innermost first."""
+    """Hoist loop-invariant values out of the loops of every entry, innermost first."""
 
     name = "hoist-invariants"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         with index_functions(unit.module) as functions:
             entries = [each for each in functions.values() if not is_private(each)]
             return any([_hoist_all(each, functions) for each in entries])
 
 
 def _hoist_all(function: Function, functions: Functions) -> bool:
-    """Hoist from all loops in a function and in bodies; return whether any changed."""
+    """Hoist invariants of all loops in a function, nested ones first; return whether
+    any did.
+    """
     changed = False
     if function.is_external:
         return False
@@ -75,6 +77,7 @@ def _hoist_all(function: Function, functions: Functions) -> bool:
 
 
 def _loop_of(op: Operation, functions: Functions) -> Scan | While | None:
+    """Return the scan or while that an op calls, or None."""
     if not isinstance(op, func.CallOp):
         return None
     control = control_of(functions[callee_of(op)])
@@ -82,7 +85,9 @@ def _loop_of(op: Operation, functions: Functions) -> Scan | While | None:
 
 
 def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool:
-    """Replace the call of a loop by one of a loop that is given more."""
+    """Compute a loop's invariants before it and pass them as captures; return whether
+    any did.
+    """
     bodies = [functions[name] for name in control.functions]
     found = [
         list(_invariants(each, control.first_capture, functions)) for each in bodies
@@ -109,7 +114,7 @@ def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool
 def _invariants(
     body: Function, first_capture: int, functions: Functions
 ) -> Iterator[Value]:
-    """The values of a body that are worth to be computed before its loop."""
+    """Yield the loop-invariant values of a body that are worth hoisting."""
     captures = list(body.entry_block.arguments)[first_capture:]
     sources: dict[Value, set[Value]] = {value: {value} for value in captures}
     for op in body.entry_block.operations:
@@ -125,12 +130,12 @@ def _invariants(
 
 
 def _gives(op: Operation, values: Container[Value]) -> bool:
-    """Return whether the results of an op, which has some, are among values."""
+    """Return whether an op has results, all of which are in `values`."""
     return bool(list(op.results)) and all(value in values for value in op.results)
 
 
 def _can_move(op: Operation, functions: Functions) -> bool:
-    """Return whether an op can be computed where no call might compute it."""
+    """Return whether an op is safe to execute even if the loop never runs."""
     if isinstance(op, func.CallOp):
         return is_region(functions[callee_of(op)])
     if not isinstance(op, GraphOp) or has_effect(op) or type(op).expands:
@@ -141,7 +146,7 @@ def _can_move(op: Operation, functions: Functions) -> bool:
 
 
 def _is_free(value: Value) -> bool:
-    """Return whether computing a value of captures costs nothing."""
+    """Return whether a value is only constants, broadcasts and reshapes of captures."""
     return all(
         isinstance(each.owner, ir.Block) or isinstance(each.owner.opview, _FREE)
         for each in backward_slice([value])
@@ -160,7 +165,9 @@ def _grows(value: Value, sources: set[Value]) -> bool:
 
 
 def _define_given(name: str, moving: Sequence[Value]) -> str:
-    """Define a copy of a function that also takes the values to move out of it."""
+    """Define a copy of a loop body that takes the hoisted values as arguments; return
+    its name.
+    """
     function = find(name)
     kinds, _ = signature(function)
     more = [Tensor.of(value) for value in moving]

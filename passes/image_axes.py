@@ -31,7 +31,7 @@ _PART_OF = {"c": "p", "s": "q", "p": "p", "q": "q"}
 
 
 class ImageAxes:
-    """The roles of the axes of a function's values.
+    """Roles (batch, channels, spatial) of the axes of a function's values in images.
 
     What weights alone decide ties nothing, and bodies of loops and branches are not
     looked into.
@@ -56,7 +56,8 @@ class ImageAxes:
             self._pass_roles_on([r for op in ops for r in axis_relations(op, weights)])
 
     def layout(self, value: Value) -> str | None:
-        """The layout of a batch of images, of `IMAGE_LAYOUTS`; None for other values.
+        """Return the only image layout of `IMAGE_LAYOUTS` that fits a value; None if
+        not one fits.
 
         It is the only one that what is known of the axes does not contradict.
         """
@@ -64,11 +65,13 @@ class ImageAxes:
         return fitting[0] if len(fitting) == 1 else None
 
     def is_ambiguous(self, value: Value) -> bool:
-        """Return whether a value has axes of an image, and may have either layout."""
+        """Return whether a value is an image whose known roles fit several layouts."""
         return len(self._fitting_layouts(value)) > 1
 
     def _fitting_layouts(self, value: Value) -> list[str]:
-        """Return the layouts that agree with the known roles of a value's axes."""
+        """Return the image layouts that agree with the known roles of a value's
+        axes.
+        """
         shape = Tensor.of(value).shape
         if len(shape) not in IMAGE_RANKS:
             return []
@@ -78,12 +81,14 @@ class ImageAxes:
         return [layout for layout in IMAGE_LAYOUTS if _fits(roles, layout, len(shape))]
 
     def _tie(self, ops: Sequence[GraphOp], weights: set[Value]) -> None:
+        """Unite the axes that ops keep from operand to result, except in weights."""
         for op in ops:
             for one, other in _tied_axes(op):
                 if one[0] not in weights and other[0] not in weights:
                     self._sets.unite(one, other)
 
     def _roles_by(self, ops: Sequence[GraphOp]) -> _Roles:
+        """Return axis roles of operands and results of convolutions or pooling."""
         found: _Roles = defaultdict(set)
         for op in ops:
             for image in (op.operands[0], op.results[0]):
@@ -94,12 +99,14 @@ class ImageAxes:
         return found
 
     def _pass_roles_on(self, relations: Sequence[Relation]) -> None:
-        """Give roles to the axes that ops make of others, until no more are found."""
+        """Propagate roles through the relations until a fixed point."""
         while any([self._pass_on(relation) for relation in relations]):
             pass
 
     def _pass_on(self, relation: Relation) -> bool:
-        """Give the result of a relation its role; return whether one was found."""
+        """Propagate roles through one relation; return whether a new role was
+        recorded.
+        """
         known = [self._roles_of(part) for part in relation.parts]
         own = self._roles_of(relation.result)
         through = [self._roles_of(axis) for axis in relation.through or ()]
@@ -117,6 +124,7 @@ class ImageAxes:
         return bool(found) and self._set(relation.result, found)
 
     def _set(self, axis: _Axis, roles: set[str]) -> bool:
+        """Record the roles of an axis; return True."""
         self._roles[-1][self._sets.root(axis)] = roles
         return True
 
@@ -128,6 +136,9 @@ class ImageAxes:
 
 
 def _fits(roles: Sequence[set[str]], layout: str, rank: int) -> bool:
+    """Return whether the known roles of axes are possible under a layout such as
+    NCHW.
+    """
     letters = layout_of_rank(layout, rank)
     return all(
         known <= _ROLES_OF.get(letter, _SPATIAL)
@@ -140,7 +151,7 @@ _ROLES_OF = {"n": {"n"}, "c": {"c", "p"}}
 
 
 def _merged(roles: Sequence[set[str]]) -> set[str]:
-    """The roles of an axis that several are merged into.
+    """Return the roles of an axis that a reshape merged from axes with the given roles.
 
     Those of the one that is no part of a split axis, as parts go into it. Several such
     ones make it none of an image.
@@ -152,7 +163,7 @@ def _merged(roles: Sequence[set[str]]) -> set[str]:
 
 
 def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
-    """The axes of results and operands of an op that are the same ones."""
+    """Yield pairs of a result axis and the operand axis that it is identical to."""
     if op.takes_images:
         yield (op.operands[0], 0), (op.results[0], 0)
         return
@@ -166,7 +177,7 @@ def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
 
 
 def _kept_axes(op: GraphOp, number: int, rank: int) -> dict[int, int]:
-    """Return the axes of an operand that are axes of a result of some rank."""
+    """Map axes of operand `number` to the result axes of an op that keep them."""
     cls = type(op)
     if not hasattr(cls, "reorder"):
         is_view = cls.rearranges and cls.is_merged(op)

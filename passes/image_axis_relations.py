@@ -24,7 +24,8 @@ Axis = tuple[Value, int]
 
 @dataclass(frozen=True)
 class Relation:
-    """An axis of a result that is made of axes of an operand.
+    """Result axis computed from operand axes, to which their image role (channels, …)
+    passes.
 
     Args:
         result: the axis.
@@ -44,7 +45,7 @@ class Relation:
 
 
 def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
-    """The relations of an op.
+    """Yield the axis relations of a reshape, a product with weights, or a gather.
 
     Args:
         op: the op.
@@ -59,8 +60,8 @@ def axis_relations(op: GraphOp, weights: set[Value]) -> Iterator[Relation]:
 
 
 def _of_reshape(op: Reshape) -> Iterator[Relation]:
-    """Yield relations by groups of neighbouring axes of as many elements, but for
-    sizes 1.
+    """Yield relations for groups of axes that a reshape merges or splits, without
+    size-1 axes.
     """
     sides = [(value, long_axes(Tensor.of(value).shape)) for value in (op.x, op.y)]
     for group in reshape_groups(Tensor.of(op.x).shape, op.shape):
@@ -74,7 +75,9 @@ def _of_reshape(op: Reshape) -> Iterator[Relation]:
 
 
 def _of_product(op: DotGeneral) -> Iterator[Relation]:
-    """Yield relations of a product: one axis mapped by weights, the rest kept."""
+    """Yield relations of a product by weights: one axis is mapped, the rest are
+    kept.
+    """
     if len(op.lhs_contract) != 1 or op.lhs_batch or Tensor.of(op.rhs).rank != 2:
         return
     rank = Tensor.of(op.lhs).rank
@@ -85,7 +88,9 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
 
 
 def _of_gather(op: Gather) -> Iterator[Relation]:
-    """Yield relations of axes that are kept, and of those read along as many others."""
+    """Yield relations of axes that a gather keeps, and of those it indexes one to
+    one.
+    """
     at = IndexMap.of(op)
     for axis in at.kept:
         yield Relation((op.y, axis), ((op.x, at.source(axis)),))

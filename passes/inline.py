@@ -18,7 +18,9 @@ from aotc.passes.properties import CALLS_INLINED
 
 
 class Inline(Pass):
-    """Inline every call in every function."""
+    """Inline every call that is no control flow or derivative; drop unreachable
+    functions.
+    """
 
     name = "inline"
     level = 0
@@ -26,7 +28,7 @@ class Inline(Pass):
     ensures = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module)
 
         def chosen(call: func.CallOp) -> Function | None:
@@ -50,8 +52,8 @@ class Inline(Pass):
 def inline_calls(
     function: Function, chosen: Callable[[func.CallOp], Function | None]
 ) -> bool:
-    """Inline calls in `function`, also those that are inlined; return whether there are
-    any.
+    """Inline the calls in `function` that `chosen` resolves, repeatedly; return whether
+    any were.
 
     Args:
         function: with a body.
@@ -68,7 +70,9 @@ def inline_calls(
 
 
 def drop_uncalled(module: Module) -> bool:
-    """Erase private functions that no public one, or entry, reaches."""
+    """Erase private functions unreachable from public ones and entries; return whether
+    any were.
+    """
     functions = functions_of(module)
     reached: set[str] = set()
     rest = [name for name, function in functions.items() if is_root(function)]
@@ -84,7 +88,7 @@ def drop_uncalled(module: Module) -> bool:
 
 
 def inline_call(call: func.CallOp, callee: Function) -> list[func.CallOp]:
-    """Inline the called function, which has a body, at a call.
+    """Replace a call by a copy of the callee's ops; return the calls among the copies.
 
     Returns:
         The calls among these ops.

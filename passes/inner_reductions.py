@@ -28,7 +28,7 @@ from aotc.mlir import Operation, Value
 
 
 def reduce_by_parts(op: Reduction, inner: Sequence[int]) -> None:
-    """Reduce over some axes first, and then over the others.
+    """Replace a reduction by two: over the `inner` axes, then over the remaining ones.
 
     Floats that are narrower than f32 are rounded at the end.
     """
@@ -40,7 +40,7 @@ def reduce_by_parts(op: Reduction, inner: Sequence[int]) -> None:
         if wide != kind:
             x = b.cast(x, dtype=wide)
         parts = op.rebuild(x, axes=tuple(inner))
-        value = op.rebuild(parts, axes=_places(left, inner))
+        value = op.rebuild(parts, axes=_renumbered(left, inner))
         if wide != kind:
             value = b.cast(value, dtype=kind)
     op.y.replace_all_uses_with(value)
@@ -48,17 +48,21 @@ def reduce_by_parts(op: Reduction, inner: Sequence[int]) -> None:
 
 
 def normalize_by_parts(op: Normalize, inner: Sequence[int]) -> None:
-    """Normalise by statistics of some axes, which are put together over the others."""
+    """Replace a normalize by statistics over `inner` axes that are combined over the
+    rest.
+    """
     with before(op):
         b = Builder()
         _, means, variances = b.normalize(
             op.x, axes=tuple(inner), epsilon=op.epsilon, centered=op.centered
         )
-        _normalize_by(b, op, means, variances, _places(_others(op.axes, inner), inner))
+        _normalize_by(
+            b, op, means, variances, _renumbered(_others(op.axes, inner), inner)
+        )
 
 
 def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
-    """Normalise over the first axes by sums of elements and of squares, in parts.
+    """Replace a normalize over leading axes by partial sums and sums of squares.
 
     Args:
         op: of a tensor whose first axes are those that it normalises over.
@@ -82,7 +86,9 @@ def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
 
 
 def split_first(shape: Shape, axes: int, parts: int) -> Shape:
-    """Return a shape with the first axes as two: parts, and the elements of each."""
+    """Return a shape whose first `axes` are merged and split into (parts, elements of
+    each).
+    """
     count = element_count(shape[:axes])
     assert isinstance(count, int)
     return (parts, count // parts, *shape[axes:])
@@ -91,7 +97,8 @@ def split_first(shape: Shape, axes: int, parts: int) -> Shape:
 def _normalize_by(
     b: Builder, op: Normalize, means: Value, variances: Value, axes: tuple[int, ...]
 ) -> tuple[Value, ...]:
-    """Put the statistics of parts together over axes, and normalise by what is found.
+    """Combine partial means and variances over `axes`; emit the normalization at each
+    reader.
 
     Returns the means that this takes.
 
@@ -125,7 +132,7 @@ def _normalize_by(
 
 
 def _normal(b: Builder, op: Normalize, mean: Value, r: Value) -> Value:
-    """The elements without their mean, over the deviation."""
+    """Emit `(x - mean) * r` in the dtype of the op's result; `r` is 1 / deviation."""
     x: Value = op.x
     wide, kind = Tensor.of(mean).dtype, Tensor.of(op.y).dtype
     if wide != kind:
@@ -138,16 +145,19 @@ def _normal(b: Builder, op: Normalize, mean: Value, r: Value) -> Value:
 
 
 def _mean(b: Builder, x: Value, axes: tuple[int, ...]) -> Value:
-    """The mean over axes, by a division: a constant 1 / n is rounded."""
+    """Emit the mean over axes as a sum divided by the count: a constant 1 / n is
+    rounded.
+    """
     total = b.reduce_sum(x, axes=axes)
     count = element_count(tuple(Tensor.of(x).shape[axis] for axis in axes))
     return b.divide(total, b.number(Tensor.of(total), count))
 
 
 def _others(axes: Sequence[int], inner: Sequence[int]) -> list[int]:
+    """Return the axes that are not in `inner`, sorted."""
     return [axis for axis in sorted(axes) if axis not in inner]
 
 
-def _places(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
-    """Return axes by their place where others are gone."""
+def _renumbered(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
+    """Renumber axes after those in `gone` are removed from the shape."""
     return tuple(axis - sum(each < axis for each in gone) for axis in axes)

@@ -54,7 +54,7 @@ _HALF = 128  # what u8 have more than i8
 
 
 class IntegerProducts(FunctionPass):
-    """Multiply integers where both operands of a product are dequantised."""
+    """Compute matrix products and convolutions of dequantised operands in integers."""
 
     name = "integer-products"
     level = 2
@@ -62,7 +62,9 @@ class IntegerProducts(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite the matching products and convolutions of a function; return whether
+        there were any.
+        """
         weights = weight_values(function)
         found = [_product(op, weights) for op in function.entry_block.operations]
         products = [product for product in found if product is not None]
@@ -72,7 +74,7 @@ class IntegerProducts(FunctionPass):
 
 
 class _How(Enum):
-    """The factors of the rewritten product.
+    """The operand representation of a rewritten matrix product or convolution.
 
     INTEGERS: the bytes as they are; sums of columns by the left operand's zero point
         are subtracted.
@@ -90,7 +92,7 @@ class _How(Enum):
 
 @dataclass(frozen=True)
 class _DequantizedProduct:
-    """A product of dequantised operands.
+    """A product or convolution whose operands are both dequantised integers.
 
     Args:
         op: a product or a convolution.
@@ -108,25 +110,27 @@ class _DequantizedProduct:
 
     @property
     def columns(self) -> list[int]:
-        """The axes of the right operand that the result has, after the rows."""
+        """The right operand's free axes, which become the last axes of the result."""
         batch = self.op.rhs_batch if isinstance(self.op, DotGeneral) else ()
         return free_axes(self.right.kind.rank, batch, self.summed)
 
     @property
     def column_axes(self) -> tuple[int, ...]:
-        """Return the columns' axes in the result."""
+        """The axes of the result that are columns: the last ones."""
         rank = Tensor.of(self.op.results[0]).rank
         return tuple(range(rank - len(self.columns), rank))
 
     def is_along_columns(self, value: Value | None) -> bool:
-        """Return whether a value read with the right operand varies along its
-        columns alone.
+        """Return whether a scale or zero of the right operand varies along column axes
+        only.
         """
         return self.right.varying_axes(value) <= {*self.columns}
 
 
 def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
-    """Return an op as a product of integers, if it is to be one."""
+    """Match an op as a matrix product or convolution to compute in integers; else
+    None.
+    """
     if not isinstance(op, (DotGeneral, ConvGeneral)) or op.results[0] in weights:
         return None
     left, right = (as_dequantized(value) for value in op.operands)
@@ -148,7 +152,9 @@ def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
 
 
 def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
-    """Return whether a product can be made of integers so, with exact sums."""
+    """Return whether a product can be computed exactly with integer operands of its
+    form.
+    """
     left, right, how = product.left, product.right, product.how
     if not product.is_along_columns(right.scale) or not _fits(product):
         return False
@@ -171,7 +177,9 @@ def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
 
 
 def _takes_differences(product: _DequantizedProduct, *, is_weight: bool) -> bool:
-    """Return whether the zero points are subtracted before."""
+    """Return whether operands are multiplied with their zero points already
+    subtracted.
+    """
     op = product.op
     if isinstance(op, ConvGeneral):
         # of several groups, or as they are: transformed windows round
@@ -185,7 +193,9 @@ def _takes_differences(product: _DequantizedProduct, *, is_weight: bool) -> bool
 
 
 def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
-    """Return whether an op sums products of matrices, or of groups with kernels."""
+    """Return whether an op is a matrix product, or a convolution, that integer kernels
+    support.
+    """
     if isinstance(op, DotGeneral):
         return bool(op.rhs_contract)
     has_kernel = op.groups == 1 or _is_depthwise(op) or _has_wide_groups(op)
@@ -196,7 +206,7 @@ def _is_simple(op: DotGeneral | ConvGeneral, left: Dequantized) -> bool:
 
 
 def _is_depthwise(op: ConvGeneral) -> bool:
-    """Return whether kernels add up windows over bytes, channel by channel."""
+    """Return whether an op is a depthwise convolution that has a kernel on bytes."""
     image, kernel = Tensor.of(op.x), Tensor.of(op.kernel)
     *window, own, features = kernel.shape
     is_alone = own == 1 and op.groups == features == image.shape[-1]
@@ -206,7 +216,7 @@ def _is_depthwise(op: ConvGeneral) -> bool:
 
 
 def _has_wide_groups(op: ConvGeneral) -> bool:
-    """Return whether kernels multiply the bytes of each group by itself."""
+    """Return whether each group of a convolution is wide enough for byte kernels."""
     *_, own, features = Tensor.of(op.kernel).shape
     if not (isinstance(own, int) and isinstance(features, int)) or own % _TOGETHER:
         return False
@@ -214,14 +224,14 @@ def _has_wide_groups(op: ConvGeneral) -> bool:
 
 
 def _fits(product: _DequantizedProduct) -> bool:
-    """Return whether no sum is too large for i32; differences are below 256."""
+    """Return whether sums of products of differences below 256 cannot overflow i32."""
     sizes: list[Size] = [product.right.kind.shape[axis] for axis in product.summed]
     is_static = all(isinstance(size, int) for size in sizes)
     return is_static and 2**16 * _count(product) <= integer_bounds("i32")[1]
 
 
 def _count(product: _DequantizedProduct) -> int:
-    """Return how many terms a sum has."""
+    """Return how many products each sum has."""
     return prod(int(product.right.kind.shape[axis]) for axis in product.summed)
 
 
@@ -229,6 +239,7 @@ def _count(product: _DequantizedProduct) -> int:
 
 
 def _replace(product: _DequantizedProduct) -> None:
+    """Replace a dequantised product by an integer product whose sums are scaled."""
     b, op = Builder(), product.op
     with before(op):
         kind = Tensor.of(op.results[0])
@@ -243,7 +254,9 @@ def _replace(product: _DequantizedProduct) -> None:
 
 
 def _differences(b: Builder, product: _DequantizedProduct) -> Value | None:
-    """Return the sums of products of differences, if they are to be multiplied."""
+    """Emit the product of `integers - zero`; None where the plain bytes are
+    multiplied.
+    """
     op, left, right = product.op, product.left, product.right
     if product.how is _How.DIFFERENCES:
         axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
@@ -256,7 +269,9 @@ def _differences(b: Builder, product: _DequantizedProduct) -> Value | None:
 
 
 def _sum(b: Builder, product: _DequantizedProduct) -> Value:
-    """Return the sums of the products of bytes less their zero points."""
+    """Emit the product of plain bytes, and corrections for both zero points; return the
+    sums.
+    """
     kind = Tensor.of(product.op.results[0])
     left = product.left.moved(product.left.integers)
     right, zero = _weight(b, product)
@@ -281,7 +296,8 @@ def _sum(b: Builder, product: _DequantizedProduct) -> Value:
 
 
 def _weight(b: Builder, product: _DequantizedProduct) -> tuple[Value, Value | None]:
-    """Return the bytes of the right operand, and the zero point of each column.
+    """Emit the right operand's bytes, and the zero point of each column (None for
+    zero).
 
     Those of u8 that have zero points become i8, by which instructions multiply u8.
     """
@@ -300,7 +316,7 @@ def _weight(b: Builder, product: _DequantizedProduct) -> tuple[Value, Value | No
 
 
 def _row_sums(b: Builder, product: _DequantizedProduct, left: Value) -> Value:
-    """Return the sum of the bytes of each row, in i32.
+    """Emit the sum of each row of the left operand's bytes, as i32.
 
     Below 2**24, sums of f32 are exact in any order.
     """
@@ -310,7 +326,7 @@ def _row_sums(b: Builder, product: _DequantizedProduct, left: Value) -> Value:
 
 
 def _zero_point(b: Builder, left: Dequantized) -> Value:
-    """Return the one number that is subtracted, as an i32 of rank 0."""
+    """Emit the left operand's single zero point as an i32 of rank 0."""
     if left.offset is not None or left.zero is None:
         return b.constant(value=np.array(left.offset, np.int32))
     return b.cast(_number(b, left.zero), dtype="i32")
@@ -319,7 +335,7 @@ def _zero_point(b: Builder, left: Dequantized) -> Value:
 def _sum_of_bytes(
     b: Builder, product: _DequantizedProduct, left: Value, right: Value
 ) -> Value:
-    """Return the sums of the products of the integers as they are."""
+    """Emit the integer product or convolution of the bytes without zero points."""
     op = product.op
     if isinstance(op, DotGeneral):
         axes = {**DotGeneral.attributes_of(op), "dtype": "i32"}
@@ -344,7 +360,9 @@ def _sum_of_bytes(
 
 
 def _scale(b: Builder, product: _DequantizedProduct) -> Value | None:
-    """Return the product of both scales, for each column; None where there are none."""
+    """Emit the product of both scales, one for each column; None where there are no
+    scales.
+    """
     left, right = product.left, product.right
     if left.scale is None or right.scale is None:
         return None
@@ -355,7 +373,7 @@ def _scale(b: Builder, product: _DequantizedProduct) -> Value | None:
 
 
 def _along_columns(b: Builder, product: _DequantizedProduct, value: Value) -> Value:
-    """Return the scale or the zero of the right operand, for each column."""
+    """Emit a scale or zero of the right operand as one number for each column."""
     right, columns = product.right, product.columns
     shape = tuple(right.kind.shape[axis] for axis in columns)
     if not right.varying_axes(value):
@@ -367,7 +385,7 @@ def _along_columns(b: Builder, product: _DequantizedProduct, value: Value) -> Va
 
 
 def _number(b: Builder, value: Value) -> Value:
-    """Return the number that all elements of a value are, of rank 0."""
+    """Emit the number that all elements of a value equal, as a tensor of rank 0."""
     found = repeated_scalar(b, value)
     if found is not None:
         return found

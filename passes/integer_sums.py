@@ -34,7 +34,7 @@ _MOST = (2**24 - 1) // 255  # differences of bytes, whose sum f32 has
 
 
 class IntegerSums(FunctionPass):
-    """Add up integers where the operand of a sum is dequantised."""
+    """Sum integers and scale the sum where the operand of a sum is dequantised."""
 
     name = "integer-sums"
     level = 2
@@ -42,14 +42,18 @@ class IntegerSums(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite the matching sums of a function in place; return whether there were
+        any.
+        """
         weights = weight_values(function)
         ops = [*function.entry_block.operations]
         return any([_change(op) for op in ops if not {*op.results} & weights])
 
 
 def _change(op: Operation) -> bool:
-    """Add up integers in the place of an op; return whether it is such a sum."""
+    """Replace a sum of dequantised values by a scaled integer sum; return whether it
+    matched.
+    """
     if not isinstance(op, (ReduceSum, SumPool)) or Tensor.of(op.y).dtype != "f32":
         return False
     count = _count(op)
@@ -73,7 +77,7 @@ def _change(op: Operation) -> bool:
 
 
 def _count(op: ReduceSum | SumPool) -> int | None:
-    """Return how many elements a sum has; None if only a call decides that."""
+    """Return how many elements each sum adds up; None if a size is symbolic."""
     if isinstance(op, SumPool):
         return prod(op.window)
     sizes = [Tensor.of(op.x).shape[axis] for axis in op.axes]

@@ -55,7 +55,7 @@ _Functions: TypeAlias = Mapping[str, Function]
 
 
 class JoinProducts(Pass):
-    """Join products in every entry, and in the loops that it runs."""
+    """Join matrix products (or convolutions) of one left operand into one kernel."""
 
     name = "join-products"
     level = 2
@@ -63,7 +63,9 @@ class JoinProducts(Pass):
     requires = (REGIONS_UNIQUE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any products were joined."""
+        """Rewrite the unit's module in place; return whether any products were
+        joined.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -83,7 +85,9 @@ class JoinProducts(Pass):
 
 
 def _join_launches(module: Module, capabilities: Capabilities) -> bool:
-    """Join products whose kernels for GPUs read one left operand, as they are."""
+    """Join products of one left operand in GPU code, weights unchanged; return whether
+    any did.
+    """
     changed, outlining = False, Outlining()
     with index_functions(module) as functions:
         for entry in entries_of(module):
@@ -97,7 +101,7 @@ def _join_launches(module: Module, capabilities: Capabilities) -> bool:
 
 @dataclass(frozen=True)
 class _Family:
-    """Products of one left operand, by weights that nothing else reads.
+    """Matrix products of one left operand, by weights that nothing else reads.
 
     Args:
         function: that has them.
@@ -111,7 +115,9 @@ class _Family:
 
     @property
     def signature(self) -> Hashable:
-        """Key of how a family is joined: equal for two entries that join alike."""
+        """Key of the way a family is joined; entries whose keys are equal can share
+        weights.
+        """
         slices = (column_slices(product) for product in self.products)
         columns = (tuple((x.start, x.sizes) for x in each) for each in slices)
         return (*self.weights, *columns, *map(_packing_of, self.products))
@@ -120,7 +126,7 @@ class _Family:
 def _families(
     module: Module, functions: _Functions, capabilities: Capabilities
 ) -> list[_Family]:
-    """Return all families of products that may be joined.
+    """Return the groups of products that may be joined, alike in all entries.
 
     Where several entries read a weight, each of them joins it alike, or none does.
     """
@@ -146,7 +152,7 @@ def _families(
 
 
 def _read(entry: Entry, functions: _Functions) -> Iterator[str]:
-    """Yield the names of the weights that an entry reads."""
+    """Yield the names of the weights that an entry uses."""
     for value, port in weight_ports(functions[entry.name], entry):
         if any(True for _ in value.uses):
             yield port.name
@@ -159,7 +165,7 @@ def _families_in(
     functions: _Functions,
     capabilities: Capabilities,
 ) -> Iterator[_Family]:
-    """Yield the families of an entry, or of the body of a loop that it runs.
+    """Yield the groups of products with one left operand in an entry or a loop body.
 
     Args:
         entry: that runs it.
@@ -186,7 +192,8 @@ def _families_in(
 def _weight_of(
     product: ProductCall, stored_once: dict[Value, bool]
 ) -> ir.BlockArgument | None:
-    """The weight that a product packs, or a part of it, if nothing else reads that.
+    """Return the weight argument, or slice of it, that only this product packs; else
+    None.
 
     Args:
         product: of it.
@@ -208,7 +215,9 @@ def _weight_of(
 
 
 def _only_weight_of(packed: Value) -> ir.BlockArgument | None:
-    """The weight that integers are packed of, if nothing else reads it."""
+    """Return the one weight that packed integers are computed from, if it has no other
+    reader.
+    """
     behind = [x for x in backward_slice([packed]) if not _is_constant(x)]
     first, *others = [x for x in behind if isinstance(x.owner, ir.Block)]
     readers = users_of([x for x in behind if x != packed])
@@ -217,12 +226,13 @@ def _only_weight_of(packed: Value) -> ir.BlockArgument | None:
 
 
 def _is_constant(value: Value) -> bool:
+    """Return whether a value is made by an op without operands."""
     return not isinstance(value.owner, ir.Block) and not value.owner.operands
 
 
 def _is_stored_once(value: Value) -> bool:
-    """Return whether the stored results of a value's readers take no more room than
-    it.
+    """Return whether a value has one reader, or slices in total no larger than
+    itself.
     """
     readers = users_of([value])
     if len(readers) == 1:
@@ -233,14 +243,15 @@ def _is_stored_once(value: Value) -> bool:
 
 
 def _size(weight: Value) -> int:
+    """Return the number of elements of a weight of static shape."""
     count = element_count(Tensor.of(weight).shape)
     assert isinstance(count, int)
     return count
 
 
 def _packing_of(product: ProductCall) -> Hashable:
-    """Return the part of a product's tile that decides the packing of a joined
-    weight.
+    """Return the part of a product's tile that decides its packed layout, as a hashable
+    key.
     """
     tile = product.tile
     return tile.columns if tile.group else tile
@@ -248,7 +259,7 @@ def _packing_of(product: ProductCall) -> Hashable:
 
 @dataclass(frozen=True)
 class _ProductJoiner:
-    """A writer of joined regions.
+    """Writes joined regions in the place of several products.
 
     Args:
         functions: of the module, as a table that knows new ones.
@@ -261,7 +272,9 @@ class _ProductJoiner:
     outlining: Outlining
 
     def join(self, family: _Family) -> None:
-        """Join the products of a family as far as they can be."""
+        """Replace the products of a family by joined regions, as many as can be
+        joined.
+        """
         whole = []
         with known_contracts(contracts_of(family.function)):
             for product in family.products:
@@ -278,7 +291,7 @@ class _ProductJoiner:
 
 
 def _erase_uncalled(functions: _Functions) -> None:
-    """Erase regions that nothing calls any more."""
+    """Erase regions that no function calls any more."""
     called = {name for each in functions.values() for name in callees(each)}
     for name, function in [*functions.items()]:
         if name not in called and is_region(function):

@@ -46,19 +46,21 @@ _FEW_ROWS = 4
 
 
 class JoinSteps(Pass):
-    """Join the products of the steps of all loops, the innermost first."""
+    """Compute matrix products of all steps of a scan as one, before or after it,
+    innermost first.
+    """
 
     name = "join-steps"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         return change_scans(unit, _join)
 
 
 def _join(op: func.CallOp, functions: Functions) -> bool:
-    """Join the steps of a loop."""
+    """Move matrix products out of the scan called by `op`; return whether any moved."""
     loop = ScanCall.of(op, functions)
     changed = _compute_before(loop)
     loop = ScanCall.of(loop.call, functions)
@@ -66,19 +68,21 @@ def _join(op: func.CallOp, functions: Functions) -> bool:
 
 
 def _can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:
-    """Return whether values are small beside what a loop goes through."""
+    """Return whether stacking values of all steps takes little memory beside the
+    scanned inputs.
+    """
     return _elements(values) <= _GROWTH * _elements(loop.scanned)
 
 
 def _elements(values: Sequence[Value]) -> int:
-    """Return how many elements values have; sizes that a call decides count as one."""
+    """Return the total elements of some values; symbolic sizes count as one."""
     return sum(
         math.prod(n for n in Tensor.of(x).shape if isinstance(n, int)) for x in values
     )
 
 
 def _are_few(sizes: Shape) -> bool:
-    """Return whether a step has few rows, for which it reads a whole weight."""
+    """Return whether the product of sizes is a known number of at most four rows."""
     rows = element_count(sizes)
     return isinstance(rows, int) and rows <= _FEW_ROWS
 
@@ -87,7 +91,9 @@ def _are_few(sizes: Shape) -> bool:
 
 
 def _compute_before(loop: ScanCall) -> bool:
-    """Compute the products of scanned values by invariants before the loop."""
+    """Compute matrix products of scanned values by invariants before the scan; return
+    whether any did.
+    """
     moving = list(_products_of_scanned(loop))
     if not moving:
         return False
@@ -104,7 +110,9 @@ def _compute_before(loop: ScanCall) -> bool:
 
 
 def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
-    """Yield products of no carried value that are worth to be computed before."""
+    """Yield matrix products of a scanned value by a capture that are worth computing
+    before the scan.
+    """
     scanned, captures = loop.scanned, loop.arguments[loop.scan.first_capture :]
     for op in loop.body.entry_block.operations:
         if not isinstance(op, DotGeneral) or op.lhs_batch:
@@ -123,7 +131,8 @@ def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
 
 
 def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | None:
-    """Return the sum of a product and a scanned value, if the product has no other use.
+    """Return the sum of a matrix product and a scanned value, if that is the only use
+    of both.
 
     The sum then takes the place of that in memory.
     """
@@ -144,7 +153,7 @@ def _other(total: Add, value: Value) -> Value:
 
 
 def _of_all_steps(b: Builder, loop: ScanCall, value: Value) -> Value:
-    """Write a product, or its sum with what the loop goes through, for all steps."""
+    """Emit a matrix product, or its sum with a scanned value, for all steps at once."""
     op = defining_op(value)
     if isinstance(op, Add):
         first, second = (
@@ -166,7 +175,7 @@ def _of_all_steps(b: Builder, loop: ScanCall, value: Value) -> Value:
 
 
 def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers of axes behind that of the steps."""
+    """Return axes plus one: behind the leading axis of steps."""
     return tuple(axis + 1 for axis in axes)
 
 
@@ -174,7 +183,9 @@ def _shifted(axes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _compute_after(loop: ScanCall) -> bool:
-    """Take from a loop the sums of products that no step reads."""
+    """Replace matrix products that a scan accumulates by one product after it; return
+    whether any did.
+    """
     sums = _sums_of_products(loop)
     if not sums:
         return False
@@ -206,7 +217,9 @@ def _compute_after(loop: ScanCall) -> bool:
 
 
 def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) -> Value:
-    """Write the sum of a product over steps, given its operands in all of them."""
+    """Emit the matrix product of stacked operands that is also summed over the
+    steps.
+    """
     found: Value = b.dot_general(
         whole[op.lhs],
         whole[op.rhs],
@@ -220,7 +233,9 @@ def _over_all_steps(b: Builder, op: DotGeneral, whole: Mapping[Value, Value]) ->
 
 
 def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
-    """Return the products that steps add up, by the number of the carried value."""
+    """Return accumulated matrix products of a scan that no step reads, by index of the
+    carried value.
+    """
     found: dict[int, DotGeneral] = {}
     captures = loop.arguments[loop.scan.first_capture :]
     carried = zip(loop.arguments, loop.returned[: loop.scan.carries], strict=False)
@@ -247,7 +262,9 @@ def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
 def _define_without(
     loop: ScanCall, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
-    """Define a body that adds up no products, and returns their factors besides."""
+    """Define a body that accumulates no such matrix products but also returns their
+    factors.
+    """
     kinds, _ = signature(loop.body)
     left_out = {op.y for op in sums.values()} | {loop.returned[n] for n in sums}
     nothing = loop.arguments[0]  # stands for what no op reads

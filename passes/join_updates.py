@@ -69,7 +69,8 @@ _MOST_ELEMENTS = 1 << 20  # of one tensor each: gradients that wait for the last
 
 @dataclass(frozen=True)
 class JoinUpdates(Pass):
-    """Join the updates of states in every entry.
+    """Join the elementwise state updates of every entry into a few multi-tensor
+    kernels.
 
     Args:
         without: families of kernels that are left out, with `+` between.
@@ -83,7 +84,9 @@ class JoinUpdates(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether updates were joined."""
+        """Rewrite the unit's module in place; return whether any updates were joined
+        into a kernel.
+        """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -102,7 +105,7 @@ class JoinUpdates(Pass):
 
 @dataclass
 class _Update:
-    """Elementwise ops over tensors of one shape that end in new states.
+    """An elementwise computation over tensors of one shape that yields new states.
 
     Args:
         ops: in order.
@@ -118,21 +121,23 @@ class _Update:
 
     @property
     def elements(self) -> int:
-        """The number of elements that each of its tensors has."""
+        """The number of elements of each tensor of the update."""
         count = element_count(Tensor.of(self.results[0]).shape)
         assert isinstance(count, int)
         return count
 
     @property
     def has_readers(self) -> bool:
-        """Return whether anything but the end of the function reads a new state."""
+        """Return whether an op outside the update, other than the return, uses a new
+        state.
+        """
         users = [op for op in users_of(self.results) if op not in self.ops]
         return not all(isinstance(op, func.ReturnOp) for op in users)
 
 
 @dataclass(frozen=True)
 class _UpdateJoiner:
-    """Joins updates.
+    """Joins the state updates of an entry into calls of multi-tensor kernels.
 
     Args:
         name: of the family of their kernels.
@@ -147,19 +152,25 @@ class _UpdateJoiner:
     outlining: Outlining
 
     def join(self, function: Function, entry: Entry) -> bool:
-        """Join the updates of an entry; return whether there are any."""
+        """Join the updates of an entry in place; return whether any kernel was
+        formed.
+        """
         updates = self._updates(function, entry)
-        most = _Most.of(function, entry, on_gpus=self.capabilities.emitted.on_gpus)
+        most = _DispatchLimits.of(
+            function, entry, on_gpus=self.capabilities.emitted.on_gpus
+        )
         return any([self._write(group) for group in _groups(updates, most)])
 
     # ---- what is an update ----------------------------------------------------------
 
     def _updates(self, function: Function, entry: Entry) -> list[_Update]:
-        """The updates of a function, in the order in which their operands are there."""
+        """Return the joinable updates of a function, by when their operands are
+        computed.
+        """
         states = self._states(function, entry)
         if not states:
             return []
-        places = _places(function)
+        places = _op_indices(function)
         updates = []
         for ops in _connected(self._members(function, states), states):
             update = self._update_of(ops, states, places)
@@ -168,7 +179,7 @@ class _UpdateJoiner:
         return sorted(updates, key=lambda each: each.place)
 
     def _states(self, function: Function, entry: Entry) -> dict[Value, Value]:
-        """The new values of states that kernels compute, with the old ones."""
+        """Map each new state value that kernels can compute to its old value."""
         *_, end = function.entry_block.operations
         olds = {
             port.name: value
@@ -182,17 +193,22 @@ class _UpdateJoiner:
         return found
 
     def _computes(self, op: Operation | None) -> bool:
-        """Return whether kernels compute an op."""
+        """Return whether kernels of the family can compute an op: elementwise, static
+        shape.
+        """
         if not isinstance(op, GraphOp) or len(op.results) != 1 or has_effect(op):
             return False
         kind = Tensor.of(op.results[0])
         return is_static(kind.shape) and self._elementwise(op).takes(op)
 
     def _elementwise(self, op: GraphOp) -> Elementwise:
+        """Return the family's rules on elementwise ops for the anchor `op`."""
         return self.family.epilogue_of(op, self.capabilities.machine)
 
     def _members(self, function: Function, states: Container[Value]) -> list[GraphOp]:
-        """The ops that compute new states, and nothing but these, in order."""
+        """Return the ops that only new states depend on, and the new states', in
+        order.
+        """
         found: dict[Value, GraphOp] = {}
         for op in reversed([*function.entry_block.operations]):
             if not isinstance(op, GraphOp) or not op.results:
@@ -210,7 +226,9 @@ class _UpdateJoiner:
         states: Mapping[Value, Value],
         places: dict[Value, int],
     ) -> _Update | None:
-        """The update that some ops are; None if kernels cannot read all it reads."""
+        """Return connected ops as an update; None if kernels cannot read one of its
+        operands.
+        """
         made = {op.results[0] for op in ops}
         update = _Update(ops=[*ops])
         shape = Tensor.of(ops[0].results[0]).shape
@@ -239,7 +257,9 @@ class _UpdateJoiner:
     # ---- what is written ------------------------------------------------------------
 
     def _write(self, group: Sequence[_Update]) -> bool:
-        """Put one call in the place of some updates; return whether there is code."""
+        """Replace a group of updates by one kernel call; return False if no emitter
+        supports it.
+        """
         ops = in_order([op for each in group for op in each.ops])
         given = [*dict.fromkeys(value for each in group for value in each.reads)]
         results = [value for each in group for value in each.results]
@@ -270,18 +290,20 @@ class _UpdateJoiner:
 
 
 def _is_whole(read: KernelOperand | None, value: Value, shape: Sequence[Size]) -> bool:
-    """Return whether a kernel loads a value as it is, without repeating any."""
+    """Return whether a kernel reads all of a tensor elementwise, without
+    broadcasting.
+    """
     is_known = isinstance(read, Whole) and not is_repeated(value)
     return is_known and is_read_whole(value, shape)
 
 
 def _is_of(op: Operation, values: Container[Value]) -> bool:
-    """Return whether an op computes one of some values."""
+    """Return whether an op computes any of the values."""
     return any(value in values for value in op.results)
 
 
-def _places(function: Function) -> dict[Value, int]:
-    """The number of the op that computes each value."""
+def _op_indices(function: Function) -> dict[Value, int]:
+    """Map each value of a function to the index of the op that computes it."""
     ops = enumerate(function.entry_block.operations)
     return {value: place for place, op in ops for value in op.results}
 
@@ -289,7 +311,9 @@ def _places(function: Function) -> dict[Value, int]:
 def _connected(
     ops: Sequence[GraphOp], states: Mapping[Value, Value]
 ) -> Iterator[list[GraphOp]]:
-    """Ops that compute of each other, or of one state, in order."""
+    """Yield connected components of the ops: linked by data flow or by a common
+    state.
+    """
     joined = DisjointSets[Value]()
     olds = {*states.values()}
     made = {op.results[0] for op in ops}
@@ -309,8 +333,8 @@ def _connected(
 
 
 @dataclass(frozen=True)
-class _Most:
-    """The most tensors that a dispatch may have.
+class _DispatchLimits:
+    """Limits on the tensors that one dispatch may bind and address.
 
     IREE's code for processors finds all states in one block of memory, and all that a
     call computes in another one, so that what is read there is bound once.
@@ -326,8 +350,8 @@ class _Most:
     shared: Container[Value]
 
     @classmethod
-    def of(cls, function: Function, entry: Entry, *, on_gpus: bool) -> _Most:
-        """Return that of an entry."""
+    def of(cls, function: Function, entry: Entry, *, on_gpus: bool) -> _DispatchLimits:
+        """Return the limits for kernels of an entry on the target's device."""
         if on_gpus:
             return cls(MOST_ON_GPUS, MOST_ON_GPUS, ())
         bound = MOST_BINDINGS - _OF_WORKSPACES
@@ -340,7 +364,9 @@ class _Most:
         return cls(bound, _MOST_PLACES // (1 + is_far), computed | stored)
 
     def allows(self, group: Sequence[_Update]) -> bool:
-        """Return whether a kernel may compute some updates."""
+        """Return whether one kernel may compute a group of updates within the
+        limits.
+        """
         reads = {value for each in group for value in each.reads}
         results = sum(len(each.results) for each in group)
         bound = results + sum(value not in self.shared for value in reads)
@@ -352,8 +378,10 @@ class _Most:
         )
 
 
-def _groups(updates: Sequence[_Update], most: _Most) -> Iterator[list[_Update]]:
-    """Neighbouring updates that one kernel computes.
+def _groups(
+    updates: Sequence[_Update], most: _DispatchLimits
+) -> Iterator[list[_Update]]:
+    """Yield runs of consecutive updates that fit one kernel.
 
     One whose results something else reads is alone: others may be computed of that.
     """

@@ -66,7 +66,9 @@ from aotc.passes.quantized.ranges import keeps_values, may_wrap, value_range
 
 
 class KeepQuantized(Pass):
-    """Write one op for each weight that is dequantised."""
+    """Replace ops that dequantise a weight by one `graph.dequantize`, which kernels can
+    fuse.
+    """
 
     name = "keep-quantized"
     level = 2
@@ -74,8 +76,8 @@ class KeepQuantized(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any operand was kept, in entries or their
-        loops.
+        """Run the pass on entries and their loop bodies; return whether anything
+        changed.
         """
         functions = functions_of(unit.module)
         scopes: dict[str, set[Value]] = {}
@@ -86,7 +88,7 @@ class KeepQuantized(Pass):
 
 
 def _keep_in(function: Function, weights: set[Value]) -> bool:
-    """Rewrite a function, given values of weights alone; return whether anything
+    """Rewrite dequantised weights that a function's ops read; return whether anything
     changed.
     """
     changed = False
@@ -106,7 +108,9 @@ def _keep_in(function: Function, weights: set[Value]) -> bool:
 
 
 def _table_of(op: Operation) -> tuple[Value, int] | None:
-    """Return a weight that an op reads, and the axis that blocks may be along."""
+    """Return the weight that a gather or product reads, and the axis of its scale
+    blocks.
+    """
     if isinstance(op, Gather):
         return op.x, Tensor.of(op.x).rank - 1
     if not isinstance(op, DotGeneral) or op.rhs_batch or len(op.rhs_contract) != 1:
@@ -118,7 +122,7 @@ def _table_of(op: Operation) -> tuple[Value, int] | None:
 
 
 def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
-    """Return a product by a matrix as it lies for one by its reordered rows.
+    """Rewrite a product by reordered weight rows to permute the left operand instead.
 
     What a row of the matrix is multiplied by is added up at its place; the order may
     be any. Other products are returned as they are.
@@ -129,7 +133,11 @@ def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
         return op
     axis, at = found[1], IndexMap.of(ordered)
     is_of_rows = at.axes == at.along == (axis,) and at.kept == (1 - axis,)
-    if Tensor.of(ordered.x).rank != 2 or not is_of_rows or _form_of(ordered.x) is None:
+    if (
+        Tensor.of(ordered.x).rank != 2
+        or not is_of_rows
+        or _match_affine(ordered.x) is None
+    ):
         return op
     kind, b = Tensor.of(op.lhs), Builder()
     (summed,) = op.lhs_contract
@@ -156,13 +164,16 @@ def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
 
 
 def _is_turned(op: DotGeneral) -> bool:
-    """Return whether a product reads a transposed weight that is dequantised."""
+    """Return whether a product's right operand is the transpose of a dequantised
+    weight.
+    """
     turned = made_by(op.rhs, Transpose)
     return turned is not None and made_by(turned.x, Dequantize) is not None
 
 
 def _keep(reader: Operation, value: Value, axis: int) -> bool:
-    """Replace the ops that dequantise a weight by one op; return whether there are any.
+    """Replace the ops that dequantise a weight by one op; return whether the form
+    matched.
 
     Args:
         reader: of the weight, or of its transpose.
@@ -172,7 +183,7 @@ def _keep(reader: Operation, value: Value, axis: int) -> bool:
     kind = Tensor.of(value)
     if kind.dtype != "f32" or not kind.rank or made_by(value, Dequantize) is not None:
         return False
-    found = _form_of(value)
+    found = _match_affine(value)
     if found is None:
         return False
     block = run = found.block(axis)
@@ -191,7 +202,9 @@ def _keep(reader: Operation, value: Value, axis: int) -> bool:
 
 
 def _dequantize_rows(op: Gather) -> bool:
-    """Gather rows of a table before they are dequantised; return whether it has any."""
+    """Move a dequantisation behind the gather of its rows; return whether it
+    applied.
+    """
     table = made_by(op.x, Dequantize)
     at = IndexMap.of(op)
     if table is None or table.axis in at.axes or at.shared_axes:
@@ -231,7 +244,7 @@ def _dequantize_rows(op: Gather) -> bool:
 
 @dataclass(frozen=True)
 class _AffineQuantization:
-    """`(integers - zero) * scale - less`, all of the same shape.
+    """The matched form `(integers - zero) * scale - less`, all of one shape.
 
     Args:
         integers: of any integer dtype.
@@ -248,7 +261,9 @@ class _AffineQuantization:
     is_added: bool = False
 
     def block(self, axis: int) -> int:
-        """Return how many neighbours along an axis share all but the integers."""
+        """Return the block size along an axis within which scale, zero and `less` are
+        constant.
+        """
         parts = [x for x in (self.scale, self.zero, self.less) if x is not None]
         size = Tensor.of(self.integers).shape[axis]
         whole = size if isinstance(size, int) else 1
@@ -257,7 +272,7 @@ class _AffineQuantization:
     def write(
         self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
     ) -> Value:
-        """Write the op and its operands.
+        """Emit the `dequantize` op with its narrowed operands; return its result.
 
         Args:
             b: the builder.
@@ -297,7 +312,9 @@ class _AffineQuantization:
         return found
 
     def known_zero(self) -> int | None:
-        """Return a zero point that bytes can be without, as they are then stored."""
+        """Return a known zero point that can be subtracted from the stored bytes; else
+        None.
+        """
         number = None if self.zero is None else splat_of(self.zero)
         if number is None or not float(number).is_integer():
             return None
@@ -306,7 +323,9 @@ class _AffineQuantization:
 
 
 def _as_narrow(b: Builder, value: Value) -> Value | None:
-    """Return a value in the dtype of which a cast has made it; None without one."""
+    """Return a value before its cast from a narrow dtype, movement included; None
+    without one.
+    """
     op = defining_op(value)
     if isinstance(op, Cast):
         return op.x if Tensor.of(op.x).dtype in SCALES else None
@@ -319,7 +338,8 @@ def _as_narrow(b: Builder, value: Value) -> Value | None:
 
 
 def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
-    """Return scales as bytes that are dequantised; None unless they are made so.
+    """Emit block scales as a dequantisation of bytes themselves; None unless of that
+    form.
 
     Args:
         b: the builder.
@@ -327,7 +347,7 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
         axis: that blocks are along.
     """
     value, is_negated = value_before_movement(value)
-    found = _form_of(value)
+    found = _match_affine(value)
     if found is None or found.scale is None or found.less is not None:
         return None
     if found.zero is not None and found.known_zero() is None:
@@ -341,13 +361,13 @@ def _as_nested(b: Builder, value: Value, axis: int) -> Value | None:
 
 
 def _are_bytes(low: int, high: int) -> bool:
-    """Return whether a range of integers fits one of the dtypes of bytes."""
+    """Return whether the range from `low` to `high` fits i8 or u8."""
     known = map(integer_bounds, BYTES)
     return any(least <= low and high <= greatest for least, greatest in known)
 
 
 def _shifted(b: Builder, integers: Value, number: int) -> Value:
-    """Return integers less a number, in a dtype of bytes that has all of them.
+    """Emit `integers - number` in the byte dtype that holds it; return the result.
 
     Of bytes the difference wraps around to itself: nothing wider is made on the way.
     """
@@ -365,44 +385,46 @@ def _shifted(b: Builder, integers: Value, number: int) -> Value:
 
 
 def is_dequantized(value: Value) -> bool:
-    """Return whether a value, perhaps transposed, is dequantised from integers."""
+    """Return whether a value, or its transpose, is dequantised from integers."""
     while (turned := made_by(value, Transpose)) is not None:
         value = turned.x
-    return made_by(value, Dequantize) is not None or _form_of(value) is not None
+    return made_by(value, Dequantize) is not None or _match_affine(value) is not None
 
 
-def _form_of(value: Value) -> _AffineQuantization | None:
-    """Return how a value dequantises integers; None if it does not."""
+def _match_affine(value: Value) -> _AffineQuantization | None:
+    """Match a value as affine dequantisation of integers; None if it is none."""
     difference, total = made_by(value, Subtract), made_by(value, Add)
     if difference is not None:
-        found = _product_of(difference.lhs)
+        found = _match_scaled(difference.lhs)
         return found and replace(found, less=difference.rhs)
     if total is not None:
         for product, more in (total.operands, reversed(list(total.operands))):
-            found = _product_of(product)
+            found = _match_scaled(product)
             if found is not None:
                 return replace(found, less=more, is_added=True)
         return None
-    found = _product_of(value)
-    steps = _steps_of(value) if found is None else None
+    found = _match_scaled(value)
+    steps = _match_shifted(value) if found is None else None
     return found if steps is None else _AffineQuantization(steps[0], None, steps[1])
 
 
-def _product_of(value: Value) -> _AffineQuantization | None:
-    """Return the form of a product of integers, or of a difference, and a scale."""
+def _match_scaled(value: Value) -> _AffineQuantization | None:
+    """Match a value as `(integers - zero) * scale`, or as `integers * scale`; else
+    None.
+    """
     product = made_by(value, Multiply)
     if product is None:
         return None
     for steps, scale in (product.operands, reversed(list(product.operands))):
-        found = _steps_of(steps)
+        found = _match_shifted(steps)
         if found is not None:
             integers, zero = found
             return _AffineQuantization(integers, scale, zero)
     return None
 
 
-def _steps_of(value: Value) -> tuple[Value, Value | None] | None:
-    """Return the integers behind floats, and the subtrahend."""
+def _match_shifted(value: Value) -> tuple[Value, Value | None] | None:
+    """Match floats as cast integers less a zero point; return both, or None."""
     zero = None
     difference = made_by(value, Subtract)
     if difference is not None:

@@ -51,7 +51,8 @@ _STEPS = Tensor((), "i32")
 
 
 def scale_losses(program: Program, cheaper: Collection[str]) -> None:
-    """Scale the losses of all entries that differentiate functions in f16.
+    """Scale losses of entries that differentiate f16 functions; add a State for the
+    scale.
 
     Args:
         program: at the stage `graph`.
@@ -79,7 +80,7 @@ def scale_losses(program: Program, cheaper: Collection[str]) -> None:
 
 
 def _root(known: Functions, name: str) -> str:
-    """Return the function of the source that a transformed one is made of."""
+    """Return the source function that chained transformations are derived from."""
     for made in transformations_of(known, name):
         name = made.of
     return name
@@ -91,7 +92,7 @@ def _require_direct(
     calls: Sequence[func.CallOp],
     derivatives: Collection[str],
 ) -> None:
-    """Refuse derivatives that an entry computes where no scale can reach them."""
+    """Raise if an entry computes f16 derivatives where no loss scale can be applied."""
     within = [
         call
         for name in reachable_functions(known, entry.name)
@@ -129,7 +130,9 @@ def _require_direct(
 def _scale(
     program: Program, function: Function, entry: Entry, calls: Sequence[func.CallOp]
 ) -> None:
-    """Scale the losses of one entry, and give it the State that this takes."""
+    """Apply loss scaling to an entry's derivative calls; add the scale to its
+    states.
+    """
     name = _unused_name(program, f"{entry.name}_{STATE}")
     leaves, tree = flatten({"finite_steps": np.int32(0), "scale": np.float32(INITIAL)})
     ports = tuple(
@@ -155,6 +158,9 @@ def _scale(
 
 
 def _unused_name(program: Program, name: str) -> str:
+    """Return `name` with underscores appended until no parameter of the program has
+    it.
+    """
     taken = {parameter.partition(".")[0] for parameter in program.parameters}
     while name in taken:
         name += "_"
@@ -162,7 +168,9 @@ def _unused_name(program: Program, name: str) -> str:
 
 
 def _scale_call(call: func.CallOp, scale: Value) -> list[Value]:
-    """Scale the seed of one derivative; return whether its results are finite."""
+    """Scale a derivative call's cotangents and unscale its results; return finiteness
+    flags.
+    """
     b, known = Builder(), functions_of(call.operation.parent.parent.opview)
     made = derived_of(known[callee_of(call)])
     assert isinstance(made, Vjp)
@@ -185,12 +193,13 @@ def _scale_call(call: func.CallOp, scale: Value) -> list[Value]:
 
 
 def _next_op(op: Operation) -> Operation:
+    """Return the op after `op` in its block."""
     ops: list[Operation] = [*op.operation.block.operations]
     return ops[ops.index(op.opview) + 1]
 
 
 def _scaled(b: Builder, compute: Op, x: Value, scale: Value) -> Value:
-    """Return a value by the scale, in its dtype; half floats may not hold the scale."""
+    """Emit `compute(x, scale)` in f32 or wider, cast back to the dtype of `x`."""
     kind = Tensor.of(x)
     wide = kind if kind.dtype == "f64" else kind.with_dtype("f32")
     factor = b.cast(scale, dtype="f64") if kind.dtype == "f64" else scale
@@ -201,7 +210,7 @@ def _scaled(b: Builder, compute: Op, x: Value, scale: Value) -> Value:
 
 
 def _is_finite(b: Builder, x: Value) -> Value:
-    """Return whether no element is infinite or NaN, as a scalar."""
+    """Emit a scalar bool: whether no element is infinite or NaN."""
     largest = b.reduce_max(b.abs(x), axes=tuple(range(Tensor.of(x).rank)))
     return b.compare(largest, b.full_like(largest, np.inf), direction="lt")
 
@@ -213,7 +222,7 @@ def _kept_states(
     arguments: Sequence[Value],
     is_finite: Value,
 ) -> Iterator[Value]:
-    """Yield an entry's results, with states unchanged where a step is left out."""
+    """Yield an entry's results, each state selected old or new by `is_finite`."""
     old = {
         port.name: value
         for port, value in zip(entry.arguments, arguments, strict=False)
@@ -231,7 +240,7 @@ def _kept_states(
 def _next_scale(
     b: Builder, is_finite: Value, steps: Value, scale: Value
 ) -> tuple[Value, Value]:
-    """Return the finite steps in a row, and the scale, after a step."""
+    """Emit the next count of finite steps in a row, and the next scale; return both."""
     none, factor = b.full(_STEPS, 0), b.full(_SCALE, 2)
     more = b.add(steps, b.full(_STEPS, 1))
     grows = b.compare(more, b.full(_STEPS, INTERVAL), direction="ge")
@@ -250,7 +259,7 @@ def _restate(
     ports: tuple[Port, ...],
     name: str,
 ) -> None:
-    """State at an entry's function that it takes and returns a State more."""
+    """Update an entry's signature and record for an additional State `name`."""
     returned = [*function.entry_block.operations][-1]
     sides = function.entry_block.arguments, returned.operands
     kind = ir.FunctionType.get(*([value.type for value in side] for side in sides))

@@ -59,7 +59,7 @@ _Call: TypeAlias = Callable[[Function, Sequence[Value]], list[Value]]
 
 
 class LowerToLinalg(Pass):
-    """Replace every function by its lowered form, with control flow's functions
+    """Replace every function by its lowered form, with functions of control flow
     inlined.
     """
 
@@ -73,7 +73,7 @@ class LowerToLinalg(Pass):
     ensures = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if (op := lowered_op(unit.module)) is not None:
             raise lowered_error(self, op)
         functions = functions_of(unit.module)
@@ -92,6 +92,7 @@ class LowerToLinalg(Pass):
 
 
 def _windows_in_place(module: Module, functions: dict[str, Function]) -> set[Value]:
+    """Return the results of state updates that may overwrite their operand's buffer."""
     entries = entries_of(module)
     states = {
         port.name
@@ -109,6 +110,7 @@ def _lower_function(
     in_place: set[Value],
     target: Target | None,
 ) -> Function:
+    """Create and return the lowered function of an entry or other root function."""
     inputs, results = signature(function)
     kind = ir.FunctionType.get(
         [lowered_type(t) for t in inputs], [lowered_type(t) for t in results]
@@ -134,7 +136,7 @@ def _lower_function(
 
 @dataclass(frozen=True)
 class _Inlined:
-    """Writes the lowered ops of functions at the insertion point."""
+    """Callable that emits the lowered ops of functions at the insertion point."""
 
     functions: dict[str, Function]
     lowering: Lowering
@@ -143,7 +145,9 @@ class _Inlined:
     analysed: set[str] = field(default_factory=set)  # a turn of a loop is many steps
 
     def __call__(self, name: str, arguments: list[Value]) -> list[Value]:
-        """The lowered results of a function of these lowered arguments."""
+        """Emit the lowered ops of function `name` on lowered arguments; return its
+        results.
+        """
         block = self.functions[name].entry_block
         if name not in self.analysed:
             self.analysed.add(name)
@@ -156,19 +160,20 @@ class _Inlined:
         return walk(block, arguments, self._lower)
 
     def with_lowering(self, lowering: Lowering) -> "_Inlined":
-        """Return the inliner for another lowering."""
+        """Return a copy that emits through another `Lowering`."""
         return replace(self, lowering=lowering)
 
     @cached_property
     def _call_kernel(self) -> _Call:
-        """The function that calls the kernels of regions; without a target, those of
-        CPUs.
+        """The function that emits calls of region kernels for the backend (default:
+        CPU).
         """
         target = target_of(next(iter(self.functions.values())))
         backend = "llvm-cpu" if target is None else Target.parse(target).backend
         return _KERNEL_CALLS[backend](self.lowering)
 
     def _lower(self, op: Operation, operands: list[Value]) -> Sequence[Value]:
+        """Lower one op or call at the insertion point; return its lowered results."""
         if isinstance(op, func.CallOp):
             callee = self.functions[callee_of(op)]
             if is_region(callee):
@@ -199,7 +204,7 @@ class _Inlined:
 def _lower_ops(
     region: Function, arguments: Sequence[Value], symbols: Sequence[Value | None]
 ) -> list[Value]:
-    """Return the lowered results of a region whose ops no kernel of a GPU computes."""
+    """Emit the lowered ops of a region that has no GPU kernel; return its results."""
     module = ir.Module.create(region.location)
     copy = region.operation.clone(ir.InsertionPoint(module.body)).opview
     assert isinstance(copy, func.FuncOp)
@@ -222,7 +227,7 @@ _KERNEL_CALLS: Mapping[str, Callable[[Lowering], _Call]] = {
 def _read_symbols(
     lowering: Lowering, inputs: list[Tensor], arguments: Sequence[Value]
 ) -> None:
-    """Give the lowering the index value of each symbol, from the inputs' sizes."""
+    """Compute every symbol from the sizes of the inputs; store it in the lowering."""
     for binding in solve_symbols(inputs):
         axis = lowering.index(binding.axis)
         value = tensor.dim(arguments[binding.input], axis)
@@ -234,6 +239,7 @@ def _read_symbols(
 
 
 def _require_bound(lowering: Lowering, contracts: Sequence[Contract]) -> None:
+    """Raise if a symbol's value is not determined by any input size."""
     for contract, value in zip(contracts, lowering.symbols, strict=True):
         if value is None:
             raise CompileError(

@@ -50,7 +50,7 @@ from aotc.passes.properties import IS_GRAPH
 
 @dataclass(frozen=True)
 class MixPrecision(Pass):
-    """Compute in a cheaper float dtype where that does little harm.
+    """Rewrite entries and differentiated functions to compute products in bf16 or f16.
 
     Args:
         compute: `bf16` or `f16`.
@@ -69,7 +69,7 @@ class MixPrecision(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if self.compute not in CHEAPER:
             raise InputError(
                 "bad-pass-option",
@@ -98,22 +98,23 @@ class MixPrecision(Pass):
 def _computed_cheaper(
     known: Functions, entry: Entry
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield functions that an entry has computed, and arguments not to be rounded."""
+    """Yield functions of an entry to make cheaper, with arguments to keep in f32."""
     reached = reachable_functions(known, entry.name)
     derived = [derived_of(known[name]) for name in reached]
     derivatives = [each for each in derived if isinstance(each, Vjp | Jvp)]
     if not derivatives:
         if _multiplies(known, entry.name):
-            yield entry.name, tuple(_updated(entry))
+            yield entry.name, tuple(_updated_states(entry))
         return
     for each in derivatives:
-        name = _written(known, each.of)
+        name = _source_function(known, each.of)
         if name is not None and _multiplies(known, name):
             yield name, ()
 
 
-def _written(known: Functions, name: str) -> str | None:
-    """Return the function with a body that a transformed one is made of.
+def _source_function(known: Functions, name: str) -> str | None:
+    """Return the source function behind transformations; None if its precision is
+    already set.
 
     None where its precision is settled: by the source, or by rules of its own.
     """
@@ -126,8 +127,8 @@ def _written(known: Functions, name: str) -> str | None:
 
 
 def _multiplies(known: Functions, name: str) -> bool:
-    """Return whether a function has products of f32 that are not made cheaper
-    already.
+    """Return whether a function, or a callee, has f32 products not already made
+    cheaper.
     """
     rest, seen = [name], {name}
     while rest:
@@ -145,12 +146,13 @@ def _multiplies(known: Functions, name: str) -> bool:
 
 
 def _is_product(op: Operation) -> bool:
+    """Return whether an op is to compute in low precision and reads f32."""
     is_cheaper = isinstance(op, GraphOp) and type(op).precision == LOW
     return is_cheaper and any(Tensor.of(x).dtype == "f32" for x in op.operands)
 
 
-def _updated(entry: Entry) -> Iterator[int]:
-    """Yield the places of arguments that are states which the entry updates."""
+def _updated_states(entry: Entry) -> Iterator[int]:
+    """Yield the indices of arguments that are states which the entry updates."""
     updated = {port.name for port in entry.results if port.kind == "state"}
     for number, port in enumerate(entry.arguments):
         if port.kind == "state" and port.name in updated:
@@ -158,7 +160,7 @@ def _updated(entry: Entry) -> Iterator[int]:
 
 
 def _compute_cheaper(function: Function, compute: str, kept: tuple[int, ...]) -> None:
-    """Move the body of a function into another, and call that in mixed precision."""
+    """Outline a function's body, and call it in mixed precision in its place."""
     block = function.entry_block
     ops = [*block.operations]
     returned = ops.pop()

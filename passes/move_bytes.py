@@ -52,7 +52,7 @@ _Moving = Concatenate | Pad | Broadcast | Gather
 
 
 class MoveBytes(Pass):
-    """Quantise before a concatenation, padding or repetition, not after."""
+    """Move quantisation before concatenation, padding, repetition and lookup."""
 
     name = "move-bytes"
     level = 2
@@ -60,13 +60,16 @@ class MoveBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = unfused_functions(functions_of(unit.module))
         return any([_change(each, numbers) for each in functions])
 
 
 def _change(function: Function, numbers: Numbers) -> bool:
+    """Move quantisations in a function before data movement; return whether any was
+    moved.
+    """
     weights = weight_values(function)
     rest: list[Any] = [
         op
@@ -84,7 +87,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Quantized:
-    """Movement of a value that is then quantised.
+    """A data movement op, and the ops that quantise its result.
 
     Args:
         moving: the op that moves it.
@@ -99,8 +102,8 @@ class _Quantized:
 
     @staticmethod
     def by(op: GraphOp, numbers: Numbers) -> _Quantized | None:
-        """Return the moved value that an op ends the quantisation of; None if it is
-        not moved.
+        """Match a final quantising cast back to the data movement before it, or
+        None.
         """
         path: list[tuple[GraphOp, Value]] = []
         while True:
@@ -119,7 +122,7 @@ class _Quantized:
             op = made
 
     def rewrite(self) -> list[GraphOp]:
-        """Quantise first, and then move; return the last op of each quantisation."""
+        """Emit the quantisation before the movement; return the new final casts."""
         last, _ = self.path[-1]
         with before(last):
             parts = [self._quantized(x) for x in self._parts]
@@ -136,11 +139,14 @@ class _Quantized:
 
     @property
     def _parts(self) -> Sequence[Value]:
+        """The operands that the movement op moves: all of a concatenation, else the
+        first.
+        """
         operands = [*self.moving.operands]
         return operands if isinstance(self.moving, Concatenate) else operands[:1]
 
     def _moved(self, parts: Sequence[Value]) -> Value:
-        """Move the quantised value as its floats were moved."""
+        """Emit the movement op on quantised operands; return the result."""
         operands = [*parts, *[*self.moving.operands][len(parts) :]]
         is_padded = isinstance(self.moving, Pad)
         changes = {"value": self._quantized_number()} if is_padded else {}
@@ -148,7 +154,7 @@ class _Quantized:
         return found
 
     def _quantized(self, value: Value) -> Value:
-        """Apply the ops of the path that compute to a part."""
+        """Emit the quantising ops on one moved operand; return the result."""
         b, shape = Builder(), Tensor.of(value).shape
         for op, read in self.path:
             if not moves(op):
@@ -162,7 +168,7 @@ class _Quantized:
         return value
 
     def _quantized_number(self) -> float:
-        """Return the padding's number after quantisation."""
+        """Return the pad value after quantisation, evaluated now."""
         assert isinstance(self.moving, Pad)
         kind = dtypes.to_numpy(Tensor.of(self.moving.y).dtype)
         found = np.full(1, self.moving.value, kind)
@@ -176,7 +182,7 @@ class _Quantized:
 
 
 def _is_apt(op: _Moving) -> bool:
-    """Return whether an op's operand is no larger than its result."""
+    """Return whether a movement op reads no more elements than it gives."""
     if isinstance(op, Concatenate | Pad):
         return (
             not isinstance(op, Pad) or min((*_static(op.low), *_static(op.high))) >= 0
@@ -189,11 +195,12 @@ def _is_apt(op: _Moving) -> bool:
 
 
 def _static(sizes: Sequence[object]) -> list[int]:
+    """Replace symbolic sizes by -1."""
     return [size if isinstance(size, int) else -1 for size in sizes]
 
 
 def _scalar(b: Builder, value: Value) -> Value:
-    """Return the number that all elements of a value are, of rank 0."""
+    """Emit the number that all elements of a value equal, as a tensor of rank 0."""
     while isinstance(op := defining_op(value), Broadcast | Reshape):
         value = op.x
     kind = Tensor.of(value)

@@ -25,7 +25,7 @@ from aotc.passes.regions import Region
 
 
 class Outlining:
-    """The functions that a pass has outlined so far; those of equal text are one.
+    """The functions outlined so far by a pass; equal bodies share one function.
 
     Nothing else may make, erase or reorder ops with effects meanwhile.
     """
@@ -36,11 +36,12 @@ class Outlining:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there are no outlined functions."""
+        """Return whether no function has been outlined."""
         return not self._by_text
 
     def outline(self, region: Region, fused: Fused) -> None:
-        """Replace the ops of a region by a call.
+        """Outline the ops of a region into a function, and replace them by a call of
+        it.
 
         Args:
             region: the ops.
@@ -56,12 +57,13 @@ class Outlining:
         _erase_unread(region.views)
 
     def forget(self, names: Container[str]) -> None:
-        """Take note that some of the functions are no more."""
+        """Drop functions, erased by the caller, from those that may be shared."""
         known = self._by_text.items()
         self._by_text = {text: name for text, name in known if name not in names}
 
     def share_function(self, name: str) -> str:
-        """Return an earlier function like the one called `name`, else this name.
+        """Return an earlier outlined function equal to `name`, erasing `name`; else
+        `name`.
 
         A function that is like an earlier one is erased; it has no readers yet.
         """
@@ -76,7 +78,8 @@ class Outlining:
     def readers_between(
         self, first: Operation, last: Operation, own: Sequence[Operation]
     ) -> list[Operation]:
-        """Return other ops between two of these that depend on some ops, in order.
+        """Return ops between `first` and `last` that depend on the ops in `own`, in
+        order.
 
         What has an effect and comes after one of these is among them: effects keep
         their order.
@@ -103,7 +106,7 @@ class Outlining:
         return in_order([*late, *self._effects_between(effect, last)])
 
     def _effects_between(self, first: Operation, last: Operation) -> list[Operation]:
-        """Return the ops with effects from one op to another of its block."""
+        """Return the ops with side effects from `first` to `last` of one block."""
         block = first.operation.block
         if block not in self._effects:
             ops = block.operations
@@ -117,7 +120,7 @@ class Outlining:
 
 
 def _place_of_call(region: Region) -> Operation:
-    """Return the first op from the anchor on that all operands are computed before.
+    """Return the first op of a region, from its anchor on, that all operands dominate.
 
     The last one may be far away, as in a derivative, with most of a program between
     them that reads the others.
@@ -128,7 +131,7 @@ def _place_of_call(region: Region) -> Operation:
 
 
 def _erase_unread(views: Mapping[Value, Value]) -> None:
-    """Erase the ops that views are made by, where nothing reads them any more."""
+    """Erase the ops that make views which nothing reads any more."""
     made: dict[Value, None] = {}
     for value, source in views.items():
         while value != source:
@@ -145,7 +148,7 @@ def replace_by_call(
     made: Sequence[Value],
     late: Sequence[Operation],
 ) -> None:
-    """Erase ops whose results a call gives.
+    """Erase ops, use a call's results for theirs, and move dependent ops behind it.
 
     Args:
         ops: in order.
@@ -166,7 +169,7 @@ def replace_by_call(
 
 @dataclass(frozen=True)
 class _BlockOperands:
-    """The values for each block of a dequantised second operand.
+    """The per-block values (scales, offsets) of a region's dequantised second operand.
 
     Args:
         region: that reads it.
@@ -177,18 +180,21 @@ class _BlockOperands:
     packing: Packing | None
 
     def _rows(self) -> Iterator[tuple[int, Value, Packing]]:
+        """Yield each block value with its operand index and packing."""
         operands = self.region.operands()
         for value in self.region.blocks:
             assert self.packing is not None
             yield operands.index(value), value, self.packing
 
     def pack(self, given: list[Value]) -> None:
-        """Pack the values of blocks among the operands of a region's call."""
+        """Replace the block values in a call's operand list by packed ones."""
         for place, value, packing in self._rows():
             given[place] = packing.pack(Builder(), self.region.anchor, value)
 
     def unpacked(self, arguments: Sequence[Value]) -> dict[Value, Value]:
-        """Return the unpacked values in the function of the region."""
+        """Emit the unpacking of block values inside the region; return them by original
+        value.
+        """
         b, anchor = Builder(), self.region.anchor
         return {
             value: packing.unpack(b, anchor, arguments[place], Tensor.of(value))
@@ -197,7 +203,8 @@ class _BlockOperands:
 
 
 def define_region(region: Region, fused: Fused) -> tuple[str, list[Value]]:
-    """Define the function of a region; return its name and the operands of its call.
+    """Define a region's function, with packed operands; return its name and call
+    operands.
 
     Args:
         region: its ops.

@@ -25,7 +25,7 @@ from aotc.passes.properties import CALLS_INLINED, SIZES_PADDED, SIZES_SPECIALIZE
 
 
 class PadEntries(Pass):
-    """Add padded entries beside those whose sizes have the policy to pad."""
+    """Add an entry padded to each bucket size, for entries with the policy `bucket`."""
 
     name = "pad-entries"
     level = 0
@@ -37,7 +37,7 @@ class PadEntries(Pass):
     ensures = (SIZES_PADDED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         asking = [each for each in unit.program.entries if each.specializations]
         with index_functions(unit.module):
             for entry in asking:
@@ -50,7 +50,9 @@ class PadEntries(Pass):
 
 
 def _add_padded(unit: Unit, entry: Entry, sizes: Sizes) -> None:
-    """Add the padded entry for a bucket, in which sizes that are exact are fixed."""
+    """Add the padded copy of an entry for one bucket; symbols of other policies are
+    fixed.
+    """
     padded = {name: size for name, size in sizes if name in entry.padded_symbols}
     exact = {name: size for name, size in sizes if name not in padded}
     if not exact:

@@ -11,6 +11,7 @@ from aotc.passes.base import Pass
 
 
 def _bool_of(text: str) -> bool:
+    """Parse `true` or `false` in any case; KeyError for other texts."""
     return {"true": True, "false": False}[text.lower()]
 
 
@@ -24,7 +25,7 @@ _PARSERS: dict[Any, Callable[[str], Any]] = {
 
 
 def require_parsable(made: type[Pass]) -> None:
-    """Raise TypeError where a field of a pass has a type that no text is read as."""
+    """Raise TypeError if a pass has an option field of a type that has no parser."""
     for name, kind in _types_of(made).items():
         if kind not in _PARSERS:
             known = ", ".join(each.__name__ for each in _PARSERS)
@@ -35,7 +36,7 @@ def require_parsable(made: type[Pass]) -> None:
 
 
 def parse_options(made: type[Pass], text: str) -> dict[str, Any]:
-    """Parse the options of a pass; those with a default may be left out.
+    """Parse `name=value,…` into the keyword arguments of a pass class.
 
     Raises:
         InputError: `bad-pass-option`.
@@ -55,7 +56,7 @@ def parse_options(made: type[Pass], text: str) -> dict[str, Any]:
 
 
 def _types_of(made: type[Pass]) -> dict[str, Any]:
-    """The types of the fields; annotations may be text."""
+    """Return the option fields of a pass class with their resolved types."""
     hints = get_type_hints(made)
     return {each.name: hints[each.name] for each in fields(made)}
 
@@ -65,6 +66,7 @@ def _has_default(field: Field[object]) -> bool:
 
 
 def _bad_option(made: type[Pass], why: str) -> InputError:
+    """Return the error for malformed options: the expected spelling, and `why`."""
     kinds = _types_of(made).items()
     options = ",".join(f"{name}=<{kind.__name__}>" for name, kind in kinds)
     optional = [each.name for each in fields(made) if _has_default(each)]

@@ -24,22 +24,25 @@ from aotc.passes.build_time_values import is_large_constant
 
 
 def _names(functions: Iterable[Function]) -> Iterator[str]:
+    """Yield a description of each function, for the report of a violated property."""
     return (f"function '{name_of(each)}'" for each in functions)
 
 
 def _ops(unit: Unit) -> Iterator[Operation]:
-    """The ops of all functions that are no regions."""
+    """Yield the ops of all function bodies outside of regions."""
     for function in functions_of(unit.module).values():
         if has_unfused_body(function):
             yield from function.entry_block.operations
 
 
 def _unwritten_derivatives(unit: Unit) -> Iterator[str]:
+    """Yield functions declared as derivatives whose body is not written yet."""
     functions = functions_of(unit.module).values()
     return _names(each for each in functions if derived_of(each) is not None)
 
 
 def _calls_of_bodies(unit: Unit) -> Iterator[str]:
+    """Yield calls whose callee has a body that is no region: not inlined yet."""
     functions = functions_of(unit.module)
     for function in functions.values():
         for op in calls_in(function):
@@ -49,6 +52,7 @@ def _calls_of_bodies(unit: Unit) -> Iterator[str]:
 
 
 def _wanted_sizes(unit: Unit, *, padded: bool) -> Iterator[str]:
+    """Yield requested specializations not yet made; with `padded`, padded ones too."""
     for entry in unit.program.entries:
         for sizes in entry.specializations:
             if padded or not {*dict(sizes)} & {*entry.padded_symbols}:
@@ -56,6 +60,7 @@ def _wanted_sizes(unit: Unit, *, padded: bool) -> Iterator[str]:
 
 
 def _idle_code(unit: Unit) -> Iterator[str]:
+    """Yield entries that still have general code which no call can reach."""
     functions = functions_of(unit.module)
     for entry in unit.program.entries:
         is_general = entry.specializes is None and not entry.has_general_code
@@ -64,6 +69,7 @@ def _idle_code(unit: Unit) -> Iterator[str]:
 
 
 def _equal_ops(unit: Unit) -> Iterator[str]:
+    """Yield pure ops that repeat an earlier op of their block."""
     seen = set[Any]()
     for op in _ops(unit):
         if isinstance(op, GraphOp) and not has_effect(op):
@@ -76,6 +82,7 @@ def _equal_ops(unit: Unit) -> Iterator[str]:
 
 
 def _needless_transposes(unit: Unit) -> Iterator[str]:
+    """Yield transposes that do not change the order of elements in memory."""
     for op in _ops(unit):
         if not isinstance(op, Transpose):
             continue
@@ -84,6 +91,7 @@ def _needless_transposes(unit: Unit) -> Iterator[str]:
 
 
 def _equal_regions(unit: Unit) -> Iterator[str]:
+    """Yield regions whose body repeats an earlier region's."""
     seen = set[str]()
     for name, function in functions_of(unit.module).items():
         if FUSED in function.attributes and not function.is_external:
@@ -94,6 +102,7 @@ def _equal_regions(unit: Unit) -> Iterator[str]:
 
 
 def _large_constants(unit: Unit) -> Iterator[str]:
+    """Yield large constants in entries whose weights' arrays are available."""
     functions = functions_of(unit.module)
     for entry in unit.program.entries if unit.program.has_arrays else ():
         function = functions[entry.name]
@@ -104,23 +113,27 @@ def _large_constants(unit: Unit) -> Iterator[str]:
 
 
 def _composed_ops(unit: Unit) -> Iterator[str]:
+    """Yield ops outside of regions that still have a `decompose` rule."""
     for op in _ops(unit):
         if isinstance(op, GraphOp) and hasattr(type(op), "decompose"):
             yield str(op)
 
 
 def _graph_ops(unit: Unit) -> Iterator[str]:
+    """Yield ops of the graph dialect outside of regions."""
     for op in _ops(unit):
         if isinstance(op, GraphOp):
             yield str(op)
 
 
 def _lowered_ops(unit: Unit) -> Iterator[str]:
+    """Yield the first op that is not of the graph dialect, if any."""
     op = lowered_op(unit.module)
     return iter(() if op is None else (op,))
 
 
 def _control_in_functions(unit: Unit) -> Iterator[str]:
+    """Yield structured control flow ops (scf) at the top level of functions."""
     for op in _ops(unit):
         if not isinstance(op, func.ReturnOp) and op.operation.name.startswith("scf."):
             yield op.operation.name

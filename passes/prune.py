@@ -24,7 +24,8 @@ from aotc.passes.base import Pass, Unit
 
 
 class InputReads:
-    """The inputs of a function that some of its outputs, and its effects, depend on.
+    """Memoized liveness: the inputs of a function that given outputs, or effects,
+    depend on.
 
     That is worked out once for each function: loops within loops would be gone through
     once for each level. Simplification makes it less, never more.
@@ -38,13 +39,13 @@ class InputReads:
         self._known: dict[str, dict[frozenset[int], set[int]]] = {}
 
     def forget(self, name: str) -> None:
-        """Recompute the reads of a function, which has changed, when they are asked
-        for.
-        """
+        """Drop the memoized reads of a function whose body has changed."""
         self._known.pop(name, None)
 
     def __call__(self, name: str, outputs: set[int]) -> set[int]:
-        """Return the inputs of a function that some outputs depend on."""
+        """Return the indices of inputs that the given outputs, or effects, depend
+        on.
+        """
         known = self._known.setdefault(name, {})
         key = frozenset(outputs)
         if key not in known:
@@ -52,6 +53,9 @@ class InputReads:
         return known[key]
 
     def _inputs_read(self, name: str, outputs: set[int]) -> set[int]:
+        """Compute the indices of inputs that some outputs depend on, without
+        memoization.
+        """
         function = self._functions[name]
         if function.is_external:
             return set(range(len(function.type.inputs)))
@@ -64,6 +68,9 @@ class InputReads:
         return {number for number, value in arguments if value in live}
 
     def _values_read(self, op: Operation, wanted: set[int]) -> Sequence[Value]:
+        """Return the operands that an op needs for the `wanted` results; none if it is
+        dead.
+        """
         if not wanted and is_removable(op, self._functions):
             return []
         if isinstance(op, func.CallOp) and wanted:
@@ -75,14 +82,14 @@ class InputReads:
 
 
 class Prune(Pass):
-    """Prune the calls of control flow in every function."""
+    """Drop unused results and operands of control flow calls in every function."""
 
     name = "prune"
     level = 1
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         with index_functions(unit.module) as functions:
             reads = InputReads(functions)
@@ -94,7 +101,9 @@ class Prune(Pass):
 
 
 def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
-    """Replace a call of control flow by one of less, if there is less to it."""
+    """Replace a control flow call by one without unused results and operands, if there
+    are any.
+    """
     if not isinstance(op, func.CallOp):
         return False
     control = control_of(functions[callee_of(op)])
@@ -116,7 +125,7 @@ def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
 
 
 def is_removable(op: Operation, functions: Functions) -> bool:
-    """Return whether an op does nothing but compute its results."""
+    """Return whether an op has no side effects, callees included."""
     if isinstance(op, func.CallOp):
         control = control_of(functions[callee_of(op)])
         names = control.functions if control else (callee_of(op),)
@@ -130,7 +139,9 @@ def is_removable(op: Operation, functions: Functions) -> bool:
 
 
 def _define_restricted(name: str, inputs: Sequence[int], outputs: Sequence[int]) -> str:
-    """Define a copy of a function with these inputs and outputs alone."""
+    """Define a copy of a function with a subset of its inputs and outputs; return its
+    name.
+    """
     function = find(name)
     kinds, _ = signature(function)
 

@@ -23,7 +23,7 @@ from aotc.passes.properties import IS_GRAPH
 
 
 class RecordDevices(Pass):
-    """State the devices at the entries of a graph module; all have the same."""
+    """Record on every entry how many devices run it together, and along which axis."""
 
     name = "record-devices"
     level = 0
@@ -31,7 +31,9 @@ class RecordDevices(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether an entry has several devices."""
+        """Rewrite the unit's module in place; return whether an entry runs on several
+        devices.
+        """
         known: OverDevices | None = None
         changed = False
         functions = functions_of(unit.module)
@@ -48,7 +50,7 @@ class RecordDevices(Pass):
 
 
 def ops_over_devices(functions: dict[str, Function], entry: str) -> list[OverDevices]:
-    """Return the ops over several devices of an entry and of functions that it runs."""
+    """Return the ops that involve several devices, in an entry and its callees."""
     found: list[OverDevices] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -62,7 +64,7 @@ def ops_over_devices(functions: dict[str, Function], entry: str) -> list[OverDev
 
 
 def _require_same_axis(known: OverDevices, op: OverDevices) -> None:
-    """Refuse devices along two axes, of which a loader would have to make a grid.
+    """Raise if two ops use different device axes: device grids are not supported.
 
     Raises:
         CompileError: `several-axes`.

@@ -29,7 +29,7 @@ _ROOM = 64
 
 
 class RecordIntermediates(Pass):
-    """State the largest intermediates at every entry of a graph module."""
+    """Record at every entry its largest intermediates, whose size the loader checks."""
 
     name = "record-intermediates"
     level = 0
@@ -37,7 +37,9 @@ class RecordIntermediates(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether an entry has any large intermediates."""
+        """Rewrite the unit's module in place; return whether an entry has any large
+        intermediates.
+        """
         changed = False
         functions = functions_of(unit.module)
         for entry in entries_of(unit.module):
@@ -49,6 +51,9 @@ class RecordIntermediates(Pass):
 
 
 def _largest(function: Function, entry: Entry) -> tuple[Tensor, ...]:
+    """Return the intermediate types that may outgrow all inputs and outputs of an
+    entry.
+    """
     with function.context, known_contracts(entry.symbols):
         inputs = [port.type for port in entry.ports("input")]
         kept = [port.type for port in entry.ports("output")]
@@ -60,7 +65,9 @@ def _largest(function: Function, entry: Entry) -> tuple[Tensor, ...]:
 
 
 def _tensors(function: Function) -> set[Tensor]:
-    """The types of all results that may be too large, and that a manifest can spell."""
+    """Return the types of all results in a function that may exceed the addressable
+    size.
+    """
     found: set[Tensor] = set()
 
     def visit(op: Operation) -> Any:
@@ -74,19 +81,22 @@ def _tensors(function: Function) -> set[Tensor]:
 
 
 def _is_spelled(tensor: Tensor) -> bool:
+    """Return whether every size, as text, is short enough for a manifest."""
     return all(len(str(size)) <= LENGTH_LIMIT for size in tensor.shape)
 
 
 def _is_small(tensor: Tensor) -> bool:
-    """Return whether the contracts of the symbols keep a tensor within bounds."""
+    """Return whether the symbols' upper bounds keep a tensor within the addressable
+    size.
+    """
     largest = [bounds(size)[1] for size in tensor.shape]
     known = [size for size in largest if isinstance(size, int)]
     return len(known) == len(largest) and _bytes(tensor, math.prod(known)) < ADDRESSABLE
 
 
 def _covers(others: Iterable[Tensor], tensor: Tensor, room: int) -> bool:
-    """Return whether one of `others` is at least as large, up to a factor, for all
-    sizes.
+    """Return whether one of `others`, times `room`, is at least as large for all symbol
+    values.
     """
     count, symbolic = factors(tensor.shape)
     for other in others:
@@ -101,8 +111,10 @@ def _covers(others: Iterable[Tensor], tensor: Tensor, room: int) -> bool:
 
 
 def _positive(sizes: Iterable[Any]) -> bool:
+    """Return whether all symbolic sizes are at least 1 by their contracts."""
     return all(bounds(size_of(size))[0] >= 1 for size in sizes)
 
 
 def _bytes(tensor: Tensor, count: int) -> int:
+    """Return the bytes of `count` elements of the tensor's dtype."""
     return count * dtypes.bits(tensor.dtype) // 8

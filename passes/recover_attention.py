@@ -29,7 +29,9 @@ from aotc.passes.recovery.labels import SplatValues
 
 
 class RecoverAttention(Pass):
-    """Recover attention in every function that is to be differentiated."""
+    """Replace product-softmax-product by one attention op in functions to be
+    differentiated.
+    """
 
     name = "recover-attention"
     level = 2
@@ -37,7 +39,7 @@ class RecoverAttention(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         functions = functions_of(unit.module)
         found = {
             name
@@ -50,6 +52,7 @@ class RecoverAttention(Pass):
 
 
 def _recover(function: Function) -> bool:
+    """Replace the attentions in one function; return whether there were any."""
     products = [
         op for op in function.entry_block.operations if isinstance(op, DotGeneral)
     ]

@@ -55,7 +55,9 @@ from aotc.programs.program import Program
 
 @lru_cache(maxsize=2**8)
 def _rows_by_root(names: frozenset[str]) -> dict[str, list[RewriteRow]]:
-    """Return the rows that may match in a graph of ops of these names, by root op."""
+    """Return the rewrite rows whose ops all occur in `names`, by the op at their
+    root.
+    """
     found: dict[str, list[RewriteRow]] = {}
     for row in ROWS:
         if may_match(row.term, names):
@@ -65,7 +67,9 @@ def _rows_by_root(names: frozenset[str]) -> dict[str, list[RewriteRow]]:
 
 
 class RecoverOps(Pass):
-    """Recover the ops of every function."""
+    """Replace op compositions that exporters write by one op each, in every
+    function.
+    """
 
     name = "recover-ops"
     level = 2
@@ -76,7 +80,7 @@ class RecoverOps(Pass):
     )
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         weights = _arrays_of_weights(unit.program)
         changed = False
         for name, function in functions_of(unit.module).items():
@@ -88,7 +92,7 @@ class RecoverOps(Pass):
 
 
 def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
-    """Return the arrays of weights by entry, where they are available."""
+    """Return each entry's weight arrays by argument value; empty without arrays."""
     if not program.has_arrays:
         return {}
     functions = functions_of(program.module)
@@ -102,6 +106,7 @@ def _arrays_of_weights(program: Program) -> dict[str, dict[Value, StoredArray]]:
 
 
 def _known(arrays: Mapping[Value, StoredArray]) -> KnownValues:
+    """Return the values of a function known at build time, from its weights' arrays."""
     numbers = {
         value: float(np.asarray(array).reshape(()))
         for value, array in arrays.items()
@@ -111,13 +116,16 @@ def _known(arrays: Mapping[Value, StoredArray]) -> KnownValues:
 
 
 def _is_number(array: StoredArray) -> bool:
+    """Return whether an array holds one float."""
     return prod(array.shape) == 1 and dtypes.is_float(
         dtypes.canonical_dtype(array.dtype)
     )
 
 
 def _recover(function: Function, known: KnownValues) -> bool:
-    """Recover ops in order, so that later ones read the recovered ones."""
+    """Replace compositions in a function in program order; return whether any
+    changed.
+    """
     changed = False
     ops = list(function.entry_block.operations)
     rows = _rows_by_root(frozenset(map(_name_of, ops)))  # none has what one writes
@@ -133,11 +141,14 @@ def _recover(function: Function, known: KnownValues) -> bool:
 
 
 def _name_of(op: Operation) -> str:
+    """Return an op's name without the `graph.` prefix."""
     return op.operation.name.removeprefix("graph.")
 
 
 def replace_attention(op: DotGeneral, known: KnownValues) -> bool:
-    """Replace a product by the attention that it ends; return whether it ends one."""
+    """Replace a matrix product by the attention op whose last step it is; return
+    whether it is one.
+    """
     with ir.InsertionPoint(op), op.location:
         found = recover_attention(Builder(), op, known)
     if found is None:
@@ -148,6 +159,9 @@ def replace_attention(op: DotGeneral, known: KnownValues) -> bool:
 
 
 def _share_heads(op: Attention) -> bool:
+    """Replace an attention by one without repeated key heads; return whether it had
+    any.
+    """
     with ir.InsertionPoint(op), op.location:
         found = share_heads(Builder(), op)
     if found is None:
@@ -159,6 +173,9 @@ def _share_heads(op: Attention) -> bool:
 
 
 def _replace(op: Operation, row: RewriteRow, numbers: SplatValues) -> bool:
+    """Replace `op` by the row's op, if the row's term matches it; return whether it
+    did.
+    """
     found = replacement(row, op, numbers)
     if found is None:
         return False
@@ -168,7 +185,7 @@ def _replace(op: Operation, row: RewriteRow, numbers: SplatValues) -> bool:
 
 
 class RecoveredOp(NamedTuple):
-    """The replacement of an op, and the values that are not needed any more."""
+    """The value that replaces an op's result, and the values that become unused."""
 
     value: Value
     inside: frozenset[Value]
@@ -177,7 +194,9 @@ class RecoveredOp(NamedTuple):
 def replacement(
     row: RewriteRow, op: Operation, numbers: SplatValues
 ) -> RecoveredOp | None:
-    """Write the replacement of an op by a row of the table."""
+    """Match `op` against a rewrite row and emit its replacement; None without a
+    match.
+    """
     root = op.results[0]
     if not dtypes.is_float(Tensor.of(root).dtype):
         return None
@@ -191,7 +210,7 @@ def replacement(
 
 
 def _erase(covered: frozenset[Value]) -> None:
-    """Erase the ops of values that nothing reads any more, readers first."""
+    """Erase the ops of the given values that have no uses left, users first."""
     for op in reversed(in_order([value.owner.opview for value in covered])):
         if not any(list(value.uses) for value in op.results):
             op.operation.erase()

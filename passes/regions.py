@@ -36,7 +36,8 @@ from aotc.passes.widening import widens
 
 @dataclass
 class Region:
-    """A region: an anchor, ops on its result, and the ops that make its operand.
+    """A region to outline: an anchor op, its epilogue, and the ops that compute its
+    operands.
 
     Args:
         anchor: the product, or whatever the kernel is for.
@@ -74,7 +75,7 @@ class Region:
         states: Container[Value],
         capabilities: Capabilities,
     ) -> Region:
-        """Return the region of the anchor alone."""
+        """Return the region of the anchor alone, without neighbouring ops."""
         found = cls(anchor, fused, capabilities, states)
         found.values[anchor.results[0]] = None
         if found.family.all_results:
@@ -86,31 +87,34 @@ class Region:
 
     @property
     def family(self) -> KernelFamily[Any, Any]:
-        """The family of the kernel."""
+        """The kernel family of the region."""
         return self.capabilities.family_of(self.fused)
 
     @property
     def packing(self) -> Packing | None:
-        """The packing of the second operand; None if the kernel reads it in place."""
+        """The packed layout of the second operand; None if the kernel reads it in
+        place.
+        """
         return self.family.packing_of(self.fused)
 
     @property
     def packed(self) -> Value | None:
-        """The packed operand; None if there is none."""
+        """The operand that is passed packed; None if there is none."""
         return self.second if self.packing else None
 
     @cached_property
     def epilogue(self) -> Elementwise:
-        """The elementwise ops that may follow the anchor."""
+        """The elementwise ops that the kernel can compute after the anchor."""
         return self.family.epilogue_of(self.anchor, self.capabilities.machine)
 
     @property
     def ops(self) -> list[GraphOp]:
-        """The ops of the region, in order."""
+        """All ops of the region in program order."""
         return [*self.before, self.anchor, *self.members]
 
     def operands(self) -> list[Value]:
-        """Return the operands of all ops from outside, those of the anchor first.
+        """Return the values that the region reads from outside, those of the anchor
+        first.
 
         An operand that the anchor takes twice is there twice: one may be packed. What
         a kernel knows without memory is not there.
@@ -125,17 +129,17 @@ class Region:
         return [value for value in (*first, *others) if value not in self.values]
 
     def key(self) -> str:
-        """Return the region's key in tuning files; see `aotc.kernels.schedules`."""
+        """Return the key under which tuning files store the region's schedule."""
         others = [op for op in self.ops if op is not self.anchor]
         return key_of(self.fused, self.family, self.anchor, others, self.views.values())
 
     @property
     def last(self) -> GraphOp:
-        """The op that ends it."""
+        """The last op of the region: of the epilogue, or the anchor."""
         return self.members[-1] if self.members else self.anchor
 
     def results(self) -> list[Value]:
-        """Return the values that others read; if none is read, the last one."""
+        """Return the region's values used outside; the last op's result if none is."""
         found = [
             value
             for value in self.values
@@ -144,19 +148,19 @@ class Region:
         return found or [self.last.results[0]]
 
     def computes(self, op: Operation) -> bool:
-        """Return whether an op is a member."""
+        """Return whether an op belongs to the region."""
         return any(value in self.values for value in op.results)
 
     def is_for_anchor(self, value: Value) -> bool:
-        """Return whether the kernel has a value in a form that only the anchor can
-        read.
+        """Return whether a value is passed packed or as a view, so that only the anchor
+        can read it.
         """
         is_packed = self.packed is not None and value == self.packed
         return is_packed or value in self.views
 
     def holds(self, reads: Collection[Value]) -> bool:
-        """Return whether the kernel supports the number of tensors, with these reads
-        too.
+        """Return whether the region with additional `reads` binds few enough
+        tensors.
         """
         read, emitted = {*self.reads, *reads}, self.capabilities.emitted
         if emitted.on_gpus:
@@ -165,8 +169,8 @@ class Region:
         return tensors <= emitted.most_tensors
 
     def source(self, value: Value) -> Value | None:
-        """Return the value that the kernel reads in place of a view; None for other
-        values.
+        """Return the tensor that the kernel reads directly in place of a view; None for
+        other values.
         """
         source = self.family.source
         if source is None:
@@ -174,7 +178,7 @@ class Region:
         return source(self.anchor, self.family.schedule_of(self.fused), value)
 
     def depends(self, value: Value) -> bool:
-        """Return whether a value from elsewhere is computed from one of the region."""
+        """Return whether a value from outside is computed from one of the region's."""
         first = (*self.before, self.anchor)[0].operation  # sums before it have readers
         behind = backward_slice([value], lambda x: first.is_before_in_block(x.owner))
         return any(each in self.values for each in behind)
@@ -183,7 +187,9 @@ class Region:
 def region_at(
     anchor: GraphOp, fused: Fused, states: Container[Value], capabilities: Capabilities
 ) -> Region:
-    """Return the anchor with the elementwise ops around it that its kernel computes."""
+    """Build the region of an anchor with all neighbouring elementwise ops that its
+    kernel can fuse.
+    """
     region = Region.of(anchor, fused, states, capabilities)
     _add_before(region)
     rest = in_order(users_of(anchor.results)) if region.family.epilogue else []
@@ -209,8 +215,8 @@ def region_at(
 
 
 def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
-    """Add ops after an anchor, with their reads; return whether the kernel can compute
-    all.
+    """Add epilogue ops to a region; return False, leaving it as it was, if the kernel
+    cannot.
 
     Args:
         region: of the anchor.
@@ -233,13 +239,17 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
 
 
 def _condition(op: GraphOp, region: Region) -> list[GraphOp]:
-    """Return the comparison that makes the condition of an op, unless it is there."""
+    """Return the comparison to add with an op that reads it as condition; empty if
+    present.
+    """
     made = condition_of(op)
     return [] if made is None or region.computes(made) else [made]
 
 
 def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
-    """Return the ops that make operands of an op of bytes in memory, in order."""
+    """Return the casts and scalings from narrow integers that make an op's operands, in
+    order.
+    """
     found: dict[GraphOp, None] = {}
     for value in op.operands:
         steps: list[GraphOp] = []
@@ -260,7 +270,8 @@ def _widening(op: GraphOp, region: Region) -> list[GraphOp]:
 
 
 def _drop_widened(region: Region) -> None:
-    """Drop ops from a region that only widen bytes.
+    """Drop epilogue ops that only widen bytes: readers do so, and less memory is
+    written.
 
     Whoever reads the bytes can do that: fewer of them go through memory.
     """
@@ -284,7 +295,7 @@ def _drop_widened(region: Region) -> None:
 
 
 def _leave_to_readers(region: Region) -> None:
-    """Drop ops of which nothing but a result would be more, and readers compute.
+    """Drop cheap epilogue ops that only add results and that readers can recompute.
 
     What they are computed from is written anyway, and their readers are elementwise or
     add them up: so the derivative of a batch norm reads what flows back once, and not
@@ -309,7 +320,7 @@ def _leave_to_readers(region: Region) -> None:
 
 
 def _leave_widening_to_readers(region: Region) -> None:
-    """Drop casts of which nothing but f32 of floats of 16 bits would be results.
+    """Drop casts from 16-bit floats to f32 at the region's end; readers widen instead.
 
     Their readers widen what they read, which is half as much.
     """
@@ -331,7 +342,7 @@ def _leave_widening_to_readers(region: Region) -> None:
 
 
 def _computes_operand(reader: object, region: Region) -> bool:
-    """Return whether an op may compute the elements of an operand as it reads them."""
+    """Return whether a reader can fuse the elementwise op that makes its operand."""
     if not isinstance(reader, GraphOp):
         return False
     families = region.capabilities.families_for(type(reader))
@@ -344,7 +355,9 @@ def _is_costly(op: GraphOp) -> bool:
 
 
 def _is_made_of_results(value: Value, region: Region) -> bool:
-    """Return whether others read a value of a region, or all that makes it."""
+    """Return whether a value is, or is cheap to compute from, values written to
+    memory.
+    """
     if any(not region.computes(use.owner) for use in value.uses):
         return True
     op = defining_op(value)
@@ -355,7 +368,9 @@ def _is_made_of_results(value: Value, region: Region) -> bool:
 
 
 def _makes_elements(reader: object, value: Value) -> bool:
-    """Return whether an op may compute the elements of an operand with its own."""
+    """Return whether a reader is elementwise or a reduction, so that it can fuse
+    `value`.
+    """
     if isinstance(reader, Reduction):
         return True
     if not isinstance(reader, GraphOp) or not type(reader).on_scalars:
@@ -364,7 +379,7 @@ def _makes_elements(reader: object, value: Value) -> bool:
 
 
 def _keep(region: Region, kept: list[GraphOp]) -> None:
-    """Keep some of the ops after an anchor, and what these read."""
+    """Replace the region's epilogue by the ops in `kept`; recompute its reads."""
     if len(kept) == len(region.members):
         return
     region.members, region.reads = kept, {}
@@ -376,13 +391,15 @@ def _keep(region: Region, kept: list[GraphOp]) -> None:
 
 
 def _prologue_of(region: Region, value: Value) -> Elementwise:
-    """Return which elementwise ops may make an operand of the anchor."""
+    """Return which elementwise ops the kernel can fuse into an operand of the
+    anchor.
+    """
     machine = region.capabilities.machine
     return region.family.prologue_of(region.anchor, value, machine)
 
 
 def _add_before(region: Region) -> None:
-    """Add the ops that a kernel computes before its anchor, with their reads."""
+    """Add the ops that the family computes before its anchor, with their reads."""
     for op in region.family.ops_before(region.anchor):
         region.before.append(op)
         region.values[op.results[0]] = None
@@ -390,7 +407,7 @@ def _add_before(region: Region) -> None:
 
 
 def _reads_before(op: GraphOp, region: Region) -> list[Value]:
-    """Return what an op before the anchor reads from outside of a region."""
+    """Return the values that an op before the anchor reads from outside the region."""
     reads = [value for value in op.operands if value not in region.values]
     prologue = _prologue_of(region, op.results[0])
     if prologue.lifts is not None:
@@ -403,7 +420,9 @@ def _reads_before(op: GraphOp, region: Region) -> list[Value]:
 
 
 def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) -> None:
-    """Add the ops that make parts of the anchor, with their prologues."""
+    """Add the family's inner ops that the anchor is composed of, with their
+    prologues.
+    """
     for value in op.operands:
         inner = defining_op(value)
         if isinstance(inner, GraphOp) and is_part(inner):
@@ -416,8 +435,8 @@ def _add_parts(region: Region, op: GraphOp, is_part: Callable[[GraphOp], bool]) 
 
 
 def _views(region: Region) -> dict[Value, Value]:
-    """Return the values that are views which the kernel reads through, with the
-    sources.
+    """Return the operands that are views, each with the tensor that the kernel reads
+    instead.
     """
     found = {}
     for value in (value for op in region.ops for value in op.operands):
@@ -429,7 +448,9 @@ def _views(region: Region) -> dict[Value, Value]:
 
 
 def _add_prologues(region: Region) -> None:
-    """Add the ops that make operands of the anchor, also behind a view of them."""
+    """Add the elementwise ops that compute the anchor's operands, also through a
+    view.
+    """
     operands = list(region.anchor.operands)
     computed = region.family.computed(region.anchor)
     kept = [value for value in operands if value not in computed]
@@ -445,7 +466,7 @@ def _add_prologues(region: Region) -> None:
 def _add_behind(
     region: Region, view: GraphOp, value: Value, kept: Collection[Value]
 ) -> None:
-    """Add the ops that make the source of a view, and the view, if there are any."""
+    """Add a view, and the elementwise ops that compute its source, if there are any."""
     region.before.insert(0, view)
     region.values[view.results[0]] = None
     _add_prologue(region, value, _prologue_of(region, value), kept)
@@ -460,7 +481,8 @@ def _add_behind(
 def _add_prologue(
     region: Region, value: Value, prologue: Elementwise, kept: Collection[Value] = ()
 ) -> None:
-    """Add the ops that make an operand of the shape of the rows, as far as they can be.
+    """Add the elementwise ops that compute an operand, recursively, while the kernel
+    can.
 
     Nothing else reads what they give, which is none of the values that are `kept`.
     """
@@ -489,7 +511,7 @@ def _add_prologue(
 
 
 def _add_second(region: Region) -> None:
-    """Add the ops that make the second operand of fewer bytes, if vectors of it can be.
+    """Add the ops that widen the second operand from fewer bytes, if the kernel can.
 
     One tensor of its shape is read.
     """
@@ -521,7 +543,9 @@ def _add_second(region: Region) -> None:
 
 
 def _add_dequantized(region: Region) -> None:
-    """Add the op that dequantises the second operand, for the kernel alone."""
+    """Copy the op that dequantises the second operand into the region, for this kernel
+    alone.
+    """
     anchor = region.anchor
     table = made_by(anchor.operands[1], Dequantize)
     assert table is not None
@@ -562,7 +586,7 @@ def _add_dequantized(region: Region) -> None:
 
 
 def _erase_unread_tables(table: Dequantize) -> None:
-    """Erase an op that dequantises a weight without readers, and its scales."""
+    """Erase a `dequantize` op without uses, and those of its scales."""
     if any(True for _ in table.y.uses):
         return
     parts = dict.fromkeys((table.scale, table.offset))
@@ -575,7 +599,8 @@ def _erase_unread_tables(table: Dequantize) -> None:
 def _reads(
     op: GraphOp, region: Region, *, is_condition: bool = False
 ) -> list[Value] | None:
-    """Return what an op would read from outside a region; None if it cannot join it.
+    """Return what an epilogue op would read from outside; None if the region cannot
+    hold it.
 
     Args:
         op: that follows the anchor.

@@ -17,7 +17,9 @@ from aotc.passes.properties import CALLS_INLINED
 
 
 class RelaxOrder(FunctionPass):
-    """Relax the order of every function."""
+    """Remove order constraints (`graph.after`) on arguments where another operand
+    implies them.
+    """
 
     name = "relax-order"
     level = 1
@@ -25,7 +27,9 @@ class RelaxOrder(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Remove the needless `after` ops of a function; return whether there were
+        any.
+        """
         late: set[Value] = set()  # what waits, but for arguments
         arguments = []
         for op in function.entry_block.operations:
@@ -42,5 +46,6 @@ class RelaxOrder(FunctionPass):
 
 
 def _is_needless(op: Operation, late: set[Value]) -> bool:
+    """Return whether every user of an `after` op also reads another delayed value."""
     readers = [use.owner for use in op.results[0].uses]
     return all(any(value in late for value in reader.operands) for reader in readers)

@@ -49,7 +49,7 @@ _FREE = ("tensor.empty", "arith.constant", "linalg.fill", *_VIEWS)
 
 @dataclass(frozen=True)
 class Rematerialize(Pass):
-    """Rewrite an entry so that its memory is about so many bytes.
+    """Recompute values of an entry so that live values take about `bytes` bytes.
 
     Args:
         entry: its name.
@@ -69,10 +69,15 @@ class Rematerialize(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any value is computed again."""
+        """Rewrite the unit's module in place; return whether any value is
+        recomputed.
+        """
         return rematerialize(self._function(unit), self.bytes) > 0
 
     def _function(self, unit: Unit) -> Function:
+        """Return the function of the entry; raise if there is none, or sizes are
+        symbolic.
+        """
         known = {entry.name: entry for entry in unit.program.entries}
         if self.entry not in known:
             raise InputError(
@@ -89,7 +94,7 @@ class Rematerialize(Pass):
 
 
 def rematerialize(function: Function, budget: int) -> int:
-    """Rewrite a function so that its memory is about `budget` bytes.
+    """Recompute values of a function so that live ones fit a budget; return how many.
 
     A choice that looks cheap when it is made can be dear in the end: values that came
     back several times are kept one by one, as long as that makes all cheaper.
@@ -125,21 +130,23 @@ def rematerialize(function: Function, budget: int) -> int:
 
 
 def modeled_bytes(function: Function) -> int:
-    """Return the memory of a function as it is, in the model of this pass."""
+    """Return the peak bytes of live values of a function as it is, in the pass's
+    model.
+    """
     values = _Values(function)
     return _RematerializationWalk(values, 0, frozenset(values.uses)).run().excess
 
 
 class OutOfBudget(InputError):
-    """An error: no order of the ops was found that takes as little memory."""
+    """Raised where no recomputation brings the memory down to the budget."""
 
 
 # ---- what is known of the function as it was ----------------------------------------
 
 
 class _Values:
-    """The values of a function, stored or virtual: computed by each reader from stored
-    ones.
+    """Facts on a function's values: stored or virtual (recomputed by each reader),
+    uses, cost.
 
     Ops are known by their places: the hashes of their Python objects do not last.
     """
@@ -171,6 +178,7 @@ class _Values:
             self.bytes[value] = 0 if value in returned else _bytes(value)
 
     def _add(self, place: int, op: Operation) -> None:
+        """Record the facts on the results of the op at index `place`."""
         none: frozenset[Value] = frozenset()
         read = none.union(*(self._behind.get(x, none) for x in self.outer[place]))
         self.read.append(read)
@@ -193,13 +201,15 @@ class _Values:
             self.origins[value] = known if _may_repeat(op) else frozenset([value])
 
     def is_computed(self, value: Value) -> bool:
-        """Return whether a value is computed, and no argument or constant."""
+        """Return whether an op with operands computes a value: no argument or
+        constant.
+        """
         place = self.place.get(value)
         return place is not None and bool(self.operands[place])
 
 
 def is_virtual(op: Operation) -> bool:
-    """Return whether the results of an op are surely never stored."""
+    """Return whether IREE surely fuses an op into its readers, storing no result."""
     if not op.results or not _may_repeat(op):
         return False
     if op.operation.name in _FREE or all(_bytes(value) <= 64 for value in op.results):
@@ -215,34 +225,37 @@ def is_virtual(op: Operation) -> bool:
 
 
 def _is_spread(op: Operation) -> bool:
-    """Return whether a loop reads numbers only."""
+    """Return whether a loop reads scalars only, so that it broadcasts them."""
     return all(_bytes(x) <= 64 or _is_free(x.owner) for x in op.operands)
 
 
 def _is_broadcast(op: Operation) -> bool:
-    """Return whether a loop only reads elements of one smaller tensor."""
+    """Return whether a loop only broadcasts one smaller tensor."""
     first, last = op.operands[0], op.results[0]
     body = op.regions[0].blocks[0]
     return len(body.operations) == 1 and _bytes(first) < _bytes(last)
 
 
 def _is_free(op: Operation | Block) -> bool:
+    """Return whether an op is a constant, fill, empty tensor or reshape."""
     return not isinstance(op, ir.Block) and op.operation.name in _FREE
 
 
 def _may_repeat(op: Operation) -> bool:
-    """Return whether an op can be computed once more, somewhere else."""
+    """Return whether an op is pure, so that it can be recomputed elsewhere."""
     dialect, _, _ = op.operation.name.partition(".")
     is_pure = dialect in ("linalg", "tensor", "arith", "math")
     return is_pure or called_kernel(op) is not None
 
 
 def _is_linalg(op: Operation) -> bool:
+    """Return whether an op is of the linalg dialect."""
     return bool(op.operation.name.startswith("linalg."))
 
 
 def _is_product(op: Operation) -> bool:
-    """Return whether an op sums products of two tensors, which are then surely stored.
+    """Return whether an op is a contraction or kernel call, whose operands are surely
+    stored.
 
     So is what a kernel reads, whatever it computes.
     """
@@ -253,6 +266,7 @@ def _is_product(op: Operation) -> bool:
 
 
 def _bytes(value: Value) -> int:
+    """Return the bytes of a tensor of static shape; 0 for other values."""
     kind = value.type
     if not isinstance(kind, ir.RankedTensorType):
         return 0
@@ -262,7 +276,7 @@ def _bytes(value: Value) -> int:
 
 
 def _work(op: Operation, flops: Mapping[str, int]) -> float:
-    """Estimate the seconds for an op; a loop of a product goes over two of its tensors.
+    """Estimate the seconds that an op takes.
 
     Args:
         op: of the function.
@@ -282,7 +296,7 @@ def _work(op: Operation, flops: Mapping[str, int]) -> float:
 
 
 class _RematerializationWalk:
-    """A walk through the function: the current copy of each value, and the live ones.
+    """One simulated or real walk over the ops: live values, evictions, recomputations.
 
     Args:
         values: of the function.
@@ -312,13 +326,15 @@ class _RematerializationWalk:
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_RematerializationWalk":
-        """Walk through all ops; rematerialize what does not fit."""
+        """Walk over all ops, evicting and recomputing within the budget; return
+        self.
+        """
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
         for self._place, op in enumerate(known.ops):
             if not known.is_virtual[self._place]:
-                self._go_over(op)
+                self._process_stored(op)
             elif known.read[self._place] <= self._alive.keys():
-                self._look_through(op)
+                self._keep_virtual(op)
             if self.extra_seconds > most:
                 self.excess = self._budget
                 return self
@@ -328,19 +344,24 @@ class _RematerializationWalk:
         return self
 
     def costliest(self, tried: set[Value]) -> Value | None:
-        """Return the value whose repetition took the most work; None if none did."""
+        """Return the value, not in `tried`, that took most to recompute; None if none
+        did.
+        """
         costs = {x: cost for x, cost in self._costs.items() if x not in tried}
         return max(costs, key=lambda x: costs[x], default=None)
 
-    def _look_through(self, op: Operation) -> None:
-        """Keep a virtual op in its place, if all that it reads is there."""
+    def _keep_virtual(self, op: Operation) -> None:
+        """Keep a virtual op in place if all its operands are available."""
         known = self._values
         read = [x for x in known.operands[self._place] if known.is_computed(x)]
         if all(x in self._now for x in read):
             self._replace(op, {x: self._now[x] for x in read})
             self._now.update(zip(op.results, op.results, strict=True))
 
-    def _go_over(self, op: Operation) -> None:
+    def _process_stored(self, op: Operation) -> None:
+        """Process a stored op: recompute its operands, store its results, free dead
+        values.
+        """
         read = self._values.read[self._place]
         self._fresh.clear()
         self._pinned.update(read)
@@ -351,22 +372,23 @@ class _RematerializationWalk:
         self._store(op.results, op.results)
         self._pinned.clear()
         for value in [*self._alive]:
-            self._let_go_if_done(value)
+            self._release_if_dead(value)
 
     def _replace(self, op: Operation, values: dict[Value, Value]) -> None:
+        """Make an op read current copies of its operands, if this walk writes."""
         if self._writes:
             _replace(op, values)
 
     def _note_event(self, op: Operation) -> None:
-        """Make later recomputations wait for the latest operand of a product, which
-        is stored.
+        """Record a product's latest operand: later recomputations are ordered after
+        it.
         """
         known = [x for x in self._values.operands[self._place] if self._alive.get(x)]
         if known and self._values.is_product[self._place]:
             self._event = self._now[max(known, key=lambda x: self._values.place[x])]
 
     def _store(self, olds: Sequence[Value], news: Sequence[Value]) -> None:
-        """Record values as alive; evict others if they exceed the budget."""
+        """Record values as live; evict others while the budget is exceeded."""
         for old, new in zip(olds, news, strict=True):
             if old not in self._now:
                 self._now[old] = new
@@ -382,13 +404,15 @@ class _RematerializationWalk:
     # ---- what goes ------------------------------------------------------------------
 
     def _cheapest(self) -> Value | None:
-        """The stored value to evict next, or None."""
+        """Return the live value to evict next, or None if none can be."""
         found = [(self._score(value), value) for value in self._alive]
         possible = [(score, value) for score, value in found if score is not None]
         return min(possible, key=lambda pair: pair[0], default=(None, None))[1]
 
     def _score(self, value: Value) -> float | None:
-        """Return the seconds per byte of repeating a value; None where it is kept."""
+        """Return the recomputation seconds per byte of a value; None if it must
+        stay.
+        """
         use = self._next_use(value)
         is_held = self._pinned[value] or not self._alive[value] or value in self._kept
         if is_held or use is None or not _may_repeat(value.owner):
@@ -398,16 +422,14 @@ class _RematerializationWalk:
         return self._cost(value) / self._alive[value]
 
     def _cost(self, value: Value) -> float:
-        """Return the seconds to recompute a value from live ones, with its lost
-        readers.
-        """
+        """Return the seconds to recompute a value, and evicted values made from it."""
         known, alive = self._values, self._alive.keys()
         before = self._lost_seconds(value, lambda x: known.read[known.place[x]] - alive)
         behind = self._lost_seconds(value, lambda x: known.made_from[x] & self._evicted)
         return before + behind
 
     def _lost_seconds(self, value: Value, more: Callable[[Value], Set[Value]]) -> float:
-        """Return the seconds for a value and all that are reached from it.
+        """Return the seconds for a value and all evicted ones reached through `more`.
 
         Summed exactly: sets of values have another order in each process, which must
         not decide between two that cost the same.
@@ -420,31 +442,35 @@ class _RematerializationWalk:
         return fsum(self._values.work[self._values.place[each]] for each in seen)
 
     def _next_use(self, value: Value) -> int | None:
+        """Return the index of the next op that uses a value; None if there is none."""
         uses = self._uses[value]
         number = bisect_right(uses, self._place)
         return uses[number] if number < len(uses) else None
 
     def _evict(self, value: Value) -> None:
+        """Drop a live value that is to be recomputed at its next use."""
         use = self._next_use(value)
         if use is not None:  # when it comes back, its origins must be there
             for origin in self._values.origins[value]:
                 insort(self._uses[origin], use)
-        self._let_go(value)
+        self._release(value)
         self._evicted.add(value)
 
-    def _let_go(self, value: Value) -> None:
+    def _release(self, value: Value) -> None:
+        """Remove a value from the live ones, with the virtual values read from it."""
         self._bytes -= self._alive.pop(value)
         for each in (value, *self._values.readers[value]):
             self._now.pop(each, None)
 
-    def _let_go_if_done(self, value: Value) -> None:
+    def _release_if_dead(self, value: Value) -> None:
+        """Remove a value from the live ones if it has no further use."""
         if not self._pinned[value] and self._next_use(value) is None:
-            self._let_go(value)
+            self._release(value)
 
     # ---- what comes back ------------------------------------------------------------
 
     def _fetch(self, value: Value) -> Value:
-        """Return the current copy of a value, recomputing it if there is none."""
+        """Return the current copy of a value, recomputing it if it was evicted."""
         if value in self._now or not self._values.is_computed(value):
             return self._now.get(value, value)
         place, before = self._values.place[value], self.extra_seconds
@@ -463,11 +489,11 @@ class _RematerializationWalk:
             self._store(op.results, results)
         self._pinned.subtract(read)
         for each in read & self._alive.keys():
-            self._let_go_if_done(each)
+            self._release_if_dead(each)
         return self._now[value]
 
     def _clone(self, op: Operation, operands: dict[Value, Value]) -> list[Value]:
-        """The results of a copy of an op that reads `operands`."""
+        """Clone an op onto current operands; return the clone's results."""
         before = self._values.operands[self._values.place[op.results[0]]]
         if not _is_free(op):
             self._order(operands)
@@ -478,7 +504,7 @@ class _RematerializationWalk:
         return list(clone.results)
 
     def _order(self, operands: dict[Value, Value]) -> None:
-        """Delay the smallest operand until the event, unless one is fresh."""
+        """Order the smallest operand after the recorded event, in `operands`."""
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
         known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]
@@ -489,7 +515,7 @@ class _RematerializationWalk:
 
 
 def _replace(op: Operation, values: dict[Value, Value]) -> None:
-    """Make an op, and the ops in its regions, read other values."""
+    """Replace operands of an op, and of ops nested in its regions."""
     for number, value in enumerate(op.operands):
         if values.get(value, value) != value:
             op.operands[number] = values[value]

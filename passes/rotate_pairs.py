@@ -48,7 +48,7 @@ _REPEATS = 2  # a table that a call computes is repeated so often, at least
 
 
 class RotatePairs(Pass):
-    """Rewrite the rotations of every function."""
+    """Rewrite rotary embeddings of every function as two products and one sum."""
 
     name = "rotate-pairs"
     level = 2
@@ -56,7 +56,7 @@ class RotatePairs(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         for function in unfused_functions(functions_of(unit.module)):
             with known_contracts(contracts_of(function)):
@@ -65,6 +65,7 @@ class RotatePairs(Pass):
 
 
 def _rewrite(function: Function) -> bool:
+    """Rewrite the rotations in a function; return whether there were any."""
     weights = weight_values(function)
     changed = False
     for op in [*function.entry_block.operations]:
@@ -87,7 +88,7 @@ def _rewrite(function: Function) -> bool:
 
 @dataclass(frozen=True)
 class _AxisSlice:
-    """A part of a value along one axis, from `start`."""
+    """A slice of a value along one axis, from `start`."""
 
     source: Value
     start: Size
@@ -95,7 +96,7 @@ class _AxisSlice:
 
 @dataclass(frozen=True)
 class _RotationFactor:
-    """The factor of a part.
+    """The table by which a half of the value is multiplied, with a sign.
 
     Args:
         table: of the size of a half along the axis, or of both, or of size 1.
@@ -110,7 +111,7 @@ class _RotationFactor:
 
 @dataclass(frozen=True)
 class _Rotation:
-    """A rotation: both halves of a result are sums of a value's halves times tables.
+    """A matched rotation: each half of the result sums the value's halves times tables.
 
     Args:
         kind: of the result.
@@ -139,7 +140,7 @@ class _Rotation:
         return prod(sizes) >= _REPEATS
 
     def write(self, b: Builder) -> Value:
-        """The result, at the insertion point."""
+        """Emit the rewritten rotation; return its result."""
         axis, shape = self.axis, self.kind.shape
         wide = (*shape[:axis], 2, _half(self.kind, axis), *shape[axis + 1 :])
         whole = b.part(self.whole.source, axis, self.whole.start, shape[axis])
@@ -155,7 +156,9 @@ class _Rotation:
         return b.reshape(b.add(*products), shape=shape)
 
     def _table(self, b: Builder, factors: Sequence[_RotationFactor]) -> Value:
-        """Return the factors of a half of the value, for both halves of the result."""
+        """Emit the factors of one half of the value, stacked for both halves of the
+        result.
+        """
         parts = [self._narrow_table(b, each) for each in factors]
         shapes = [Tensor.of(part).shape for part in parts]
         common = tuple(n if m == 1 else m for n, m in zip(*shapes, strict=True))
@@ -170,7 +173,7 @@ class _Rotation:
         return b.concatenate(*rows, axis=axis)
 
     def _narrow_table(self, b: Builder, factor: _RotationFactor) -> Value:
-        """The part of a table for a half of the result, without repeats."""
+        """Emit the half of a table that a factor uses, without broadcast axes."""
         table, half = factor.table, _half(self.kind, self.axis)
         op = made_by(table, Broadcast)
         if op is not None:
@@ -183,14 +186,14 @@ class _Rotation:
 
 
 def _half(kind: Tensor, axis: int) -> int:
-    """The size of a half along an axis of even size."""
+    """Return half the static size of an axis."""
     size = kind.shape[axis]
     assert isinstance(size, int)
     return size // 2
 
 
 def _is_repeated(table: Value, axis: int) -> bool:
-    """Return whether a table is the same all along an axis."""
+    """Return whether a table is constant along an axis (broadcast)."""
     op = made_by(table, Broadcast)
     return op is not None and axis not in varying_axes(op)
 
@@ -201,8 +204,8 @@ _Term = tuple[_AxisSlice, _RotationFactor]
 
 
 def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
-    """Return the rotation that an op ends, if its inner values have no other
-    readers.
+    """Match `op` as the end of a rotation whose inner values have no other uses; else
+    None.
     """
     axis = _axis_of(op)
     if axis is None:
@@ -228,7 +231,9 @@ def _rotation_of(op: Operation, weights: Container[Value]) -> _Rotation | None:
 
 
 def _axis_of(op: Operation) -> int | None:
-    """Return the axis along which an op may join two halves of a rotation."""
+    """Return the axis along which `op` may concatenate two halves of a rotation; else
+    None.
+    """
     if isinstance(op.opview, Concatenate):
         return op.opview.axis
     if not isinstance(op.opview, Add | Subtract):
@@ -241,7 +246,7 @@ def _axis_of(op: Operation) -> int | None:
 
 
 def _whole(terms: Sequence[_Term], half: int) -> _AxisSlice | None:
-    """Return the part that two halves make; None if they are no neighbours."""
+    """Return the slice that two adjacent halves form; None if they are not adjacent."""
     parts = [part for part, _ in terms]
     for first in parts:
         if replace(first, start=first.start + half) in parts:
@@ -250,7 +255,7 @@ def _whole(terms: Sequence[_Term], half: int) -> _AxisSlice | None:
 
 
 class _RotationReader:
-    """Reads halves of a result as sums of parts of values times tables.
+    """Decomposes a half of a result into sums of value slices times tables.
 
     Args:
         axis: along which there are two halves.
@@ -266,7 +271,9 @@ class _RotationReader:
         self.inside: dict[Value, None] = {}
 
     def terms(self, half: _AxisSlice) -> list[_Term]:
-        """Split a half into its terms; return none if they are too many."""
+        """Decompose a half of the result into terms; return none if there are more than
+        two.
+        """
         rest, found = [(half, 1)], list[_Term]()
         while rest:
             part, sign = rest.pop()
@@ -290,6 +297,7 @@ class _RotationReader:
         return found
 
     def _product(self, op: object, part: _AxisSlice, sign: int) -> _Term | None:
+        """Match a product of a slice and a table, as one term; else None."""
         if not isinstance(op, Multiply):
             return None
         for x, table in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -299,7 +307,9 @@ class _RotationReader:
         return None
 
     def _origin(self, part: _AxisSlice) -> tuple[_AxisSlice, int]:
-        """Return the origin of a part, and its sign."""
+        """Trace a slice through negations, concatenations and slices; return source and
+        sign.
+        """
         negated = made_by(part.source, Negate)
         inner = replace(part, source=negated.x) if negated else self._joined(part)
         if inner is not None:
@@ -315,7 +325,9 @@ class _RotationReader:
         return _AxisSlice(op.x, op.start[self._axis] + part.start), 1
 
     def _joined(self, part: _AxisSlice) -> _AxisSlice | None:
-        """Return the one of two joined halves that a part is."""
+        """Return the operand of a two-half concatenation that a slice equals; else
+        None.
+        """
         op = made_by(part.source, Concatenate)
         if op is None or op.axis != self._axis:
             return None
@@ -324,7 +336,7 @@ class _RotationReader:
         return _AxisSlice(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
-        """Return whether the values looked through are read for the result alone.
+        """Return whether the traversed values are used for the result only.
 
         Takes the result from what lies inside.
         """

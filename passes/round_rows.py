@@ -33,15 +33,17 @@ MOST = 127  # that a byte holds, of either sign
 
 
 class RoundRows(Pass):
-    """Round the rows that kernels of the target multiply faster so."""
+    """Quantise left operands to bytes, row by row, where the target multiplies integers
+    faster.
+    """
 
     name = "round-rows"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any rows are rounded, at the program's
-        numerics.
+        """Rewrite the unit's module in place; return whether any rows were quantised
+        (relaxed numerics only).
         """
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels) or capabilities.emitted.on_gpus:
@@ -55,7 +57,7 @@ class RoundRows(Pass):
 
 
 def _round_in(function: Function, machine: Machine) -> bool:
-    """Round rows in a function; return whether anything changed."""
+    """Quantise the left operands of a function's products; return whether any were."""
     rounded: dict[Value, Value] = {}
     with known_contracts(contracts_of(function)):
         for op in [*function.entry_block.operations]:
@@ -70,7 +72,8 @@ def _round_in(function: Function, machine: Machine) -> bool:
 
 
 def round_rows(b: Builder, x: Value) -> Value:
-    """Round rows to bytes and scales; their last axis is in whole blocks.
+    """Emit `x` quantised to i8 with one scale per block of the last axis; return the
+    result.
 
     Of a block of zeros the quotient is NaN, and its bytes are zeros, as its scale is.
     """

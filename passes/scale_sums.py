@@ -39,7 +39,7 @@ _DEEPEST = 4  # products of products
 
 
 class ScaleSums(FunctionPass):
-    """Scale sums in the place of their terms, in every function."""
+    """Move a constant factor of a sum's terms behind the sum, in every function."""
 
     name = "scale-sums"
     level = 2
@@ -47,13 +47,13 @@ class ScaleSums(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Change a function; return whether anything changed."""
+        """Rewrite the sums of a function in place; return whether any changed."""
         ops = [*function.entry_block.operations]
         return any([isinstance(op, ReduceSum) and _scale(op) for op in ops])
 
 
 class _TermFactor(NamedTuple):
-    """A factor of the terms of a sum.
+    """A factor of the terms of a sum, and how many readers share it.
 
     Args:
         value: the factor.
@@ -66,7 +66,9 @@ class _TermFactor(NamedTuple):
 
 
 def _scale(op: ReduceSum) -> bool:
-    """Scale a sum in the place of its terms; return whether something scales these."""
+    """Move factors of a sum's terms behind it; return whether there were any to
+    move.
+    """
     if not is_wide_float(Tensor.of(op.x).dtype) or not op.axes:
         return False
     factors = [*_factors(op.x, inf, _DEEPEST)]
@@ -87,7 +89,7 @@ def _scale(op: ReduceSum) -> bool:
 
 
 def _factors(value: Value, readers: float, depth: int) -> Iterator[_TermFactor]:
-    """Return what a value is the product of.
+    """Yield the factors of a nested product, with a lower bound on their readers.
 
     A product that others read as well is stored for them; what it is made of then has
     to be read by others, too, or it would be stored for the sum alone.
@@ -103,13 +105,13 @@ def _factors(value: Value, readers: float, depth: int) -> Iterator[_TermFactor]:
 
 
 def _repeats(value: Value, op: ReduceSum) -> bool:
-    """Return whether a factor is the same along all axes that are summed up."""
+    """Return whether a factor is constant along all summed axes."""
     made = made_by(value, Broadcast)
     return made is not None and not {*varying_axes(made)} & {*op.axes}
 
 
 def _of_sums(b: Builder, value: Value, op: ReduceSum) -> Value:
-    """Return what scales the terms of sums, in the shape of these."""
+    """Emit a factor of the terms, broadcast to the shape of the sums."""
     made = made_by(value, Broadcast)
     assert made is not None
     x, kept = Tensor.of(made.x), varying_axes(made)

@@ -45,7 +45,7 @@ _MOST_OF_IMAGE = 2 / 3  # elements of the weight, by those of the image
 
 
 class ScaleWeights(FunctionPass):
-    """Scale weights in the place of larger operands, in every function."""
+    """Move a scale from a product's larger operand to its weight, in every function."""
 
     name = "scale-weights"
     level = 2
@@ -53,7 +53,7 @@ class ScaleWeights(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite the products of a function in place; return whether any changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:
@@ -67,7 +67,7 @@ class ScaleWeights(FunctionPass):
 
 
 class _WeightScaled(NamedTuple):
-    """A product whose operand's scale moves to the weight.
+    """Rewrite of `(x * scale) @ weight` to `x @ (weight * scale)`.
 
     Args:
         x: what was scaled.
@@ -80,7 +80,7 @@ class _WeightScaled(NamedTuple):
     axes: dict[int, int]
 
     def build(self, op: GraphOp) -> Value:
-        """The result of a product in this form."""
+        """Emit the product on the scaled weight; return its result."""
         weight, *others = list(op.operands)[1:]
         scaled = _scale(weight, self.scale, self.axes)
         made: Value = op.rebuild(self.x, scaled, *others)
@@ -88,7 +88,8 @@ class _WeightScaled(NamedTuple):
 
 
 class _WeightOfEach(NamedTuple):
-    """A product with a scale for each image, and so a weight and a product for each.
+    """Rewrite to a batched product: each image has its own scale, and so its own
+    weight.
 
     Args:
         x: what was scaled.
@@ -104,7 +105,9 @@ class _WeightOfEach(NamedTuple):
     product: _BatchedProduct
 
     def build(self, op: GraphOp) -> Value:
-        """The result of a product in this form."""
+        """Emit the batched product on weights scaled for each image; return its
+        result.
+        """
         build, shape = Builder(), self.product.shape
         matrix = build.reshape(op.operands[1], shape=shape)
         axes = range(1, 1 + len(shape))
@@ -120,7 +123,7 @@ class _WeightOfEach(NamedTuple):
 
 
 class _BatchedProduct(NamedTuple):
-    """The product that an op is of each index of its first axis, by the same weight.
+    """The shape and axes of a product seen as one product for each image of a batch.
 
     Args:
         shape: of the weight, without axes that the result has not.
@@ -136,8 +139,8 @@ class _BatchedProduct(NamedTuple):
 def _scaling_of(
     op: GraphOp, weights: set[Value]
 ) -> _WeightScaled | _WeightOfEach | None:
-    """Return the better form of a product of a scaled operand; None if there is
-    none.
+    """Match `op` as a product of a scaled operand; return the better rewrite, or
+    None.
     """
     summed = type(op).summed_axes(op)
     if not summed:
@@ -169,7 +172,9 @@ def _scaling_of(
 
 
 def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
-    """The product of each index of the first axis; None if they are no products."""
+    """Return the shape and axes of a product as one for each image; None if it is
+    none.
+    """
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:
             return None
@@ -188,12 +193,13 @@ def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
 
 
 def _is_smaller(value: Value, other: Value) -> bool:
+    """Return whether `value` has fewer elements than `other`, for static shapes."""
     few, many = (element_count(Tensor.of(x).shape) for x in (value, other))
     return isinstance(few, int) and isinstance(many, int) and few < many
 
 
 def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
-    """Return whether scaling the weight for each image pays."""
+    """Return whether giving each image a scaled weight of its own pays."""
     weight, elements = element_count(product.shape), element_count(image)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):
@@ -204,7 +210,7 @@ def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
 
 
 def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
-    """Replace a product by another form."""
+    """Replace a product by its rewritten form; erase its operand's multiplication."""
     multiply: Operation = op.operands[0].owner
     with before(op):
         result = found.build(op)
@@ -214,7 +220,7 @@ def _replace(op: GraphOp, found: _WeightScaled | _WeightOfEach) -> None:
 
 
 def _scale(weight: Value, scale: Broadcast, axes: dict[int, int]) -> Value:
-    """Multiply a weight by a scale, given the weight's axis for each of the scale's."""
+    """Emit `weight * scale`; `axes` maps the scale's axes to the weight's."""
     build = Builder()
     narrow = build.reshape(scale.x, shape=squeeze_shape(Tensor.of(scale.x).shape))
     kept = [axes[axis] for axis in varying_axes(scale)]

@@ -16,7 +16,7 @@ from aotc.passes.base import Unit
 
 @dataclass
 class ScanCall:
-    """A call of a scan.
+    """A call of a scan, with its body function; `replace` updates it in place.
 
     Args:
         call: of it; another one, once it is replaced.
@@ -30,33 +30,35 @@ class ScanCall:
 
     @classmethod
     def of(cls, call: func.CallOp, functions: Functions) -> ScanCall:
-        """Return the scan of a call."""
+        """Return a call of a scan with its attributes and body function."""
         scan = control_of(functions[callee_of(call)])
         assert isinstance(scan, Scan)
         return cls(call, scan, functions[scan.functions[0]])
 
     @property
     def arguments(self) -> list[Value]:
-        """The arguments of a step."""
+        """The arguments of the scan's body: carried, scanned, captured."""
         return list(self.body.entry_block.arguments)
 
     @property
     def scanned(self) -> list[Value]:
-        """The arguments of a step that are elements of sequences."""
+        """The body arguments that are elements of the scanned sequences."""
         return self.arguments[self.scan.carries : self.scan.first_capture]
 
     @property
     def returned(self) -> list[Value]:
-        """The results of a step."""
+        """The values that the scan's body returns: carried, then stacked."""
         *_, end = self.body.entry_block.operations
         return list(end.operands)
 
     def whole(self, argument: Value) -> Value:
-        """Return the operand of the loop for an argument of its steps."""
+        """Return the call's operand for an argument of the scan's body."""
         return self.call.operands[self.arguments.index(argument)]
 
     def replace(self, results: Sequence[Value], call: Operation) -> None:
-        """Put other values in the place of the results."""
+        """Use `results` in place of the call's results, erase it, and remember the new
+        call.
+        """
         for old, new in zip(self.call.results, results, strict=True):
             old.replace_all_uses_with(new)
         self.call.operation.erase()
@@ -64,7 +66,7 @@ class ScanCall:
 
 
 def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -> bool:
-    """Change the scans of all entries, those in bodies of loops and branches first.
+    """Apply `change` to the scan calls of all entries, those in nested bodies first.
 
     Args:
         unit: whose functions they are in.
@@ -93,7 +95,8 @@ def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -
 
 
 def define_scanning(loop: ScanCall, moving: Sequence[Value]) -> str:
-    """Define a body that scans some values besides, after those that it scans.
+    """Define a copy of the body in which some values are scanned inputs; return its
+    name.
 
     What is read by none then is not computed.
     """
@@ -119,7 +122,9 @@ def define_scanning(loop: ScanCall, moving: Sequence[Value]) -> str:
 
 
 def define_returning(loop: ScanCall, more: Sequence[Value]) -> str:
-    """Define a body that stacks some values of a step besides, after the others."""
+    """Define a copy of the body that also returns some values to stack; return its
+    name.
+    """
     kinds, _ = signature(loop.body)
 
     def body(arguments: list[Value]) -> list[Value]:

@@ -30,7 +30,9 @@ _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 
 
 class SeparateUpdates(Pass):
-    """Put values that are written over, and read elsewhere, behind barriers."""
+    """Put barriers before tensors that IREE would overwrite though something else reads
+    them.
+    """
 
     name = "separate-updates"
     level = 0
@@ -38,7 +40,7 @@ class SeparateUpdates(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         shared = [
             found
             for function in functions_of(unit.module).values()
@@ -55,7 +57,7 @@ class SeparateUpdates(Pass):
 
 
 def _blocks_of(function: Function) -> Iterator[Block]:
-    """Yield the blocks of a function and of the loops and branches in it."""
+    """Yield the blocks of a function, and those of control flow nested in it."""
     rest = [block for region in control_regions(function) for block in region]
     while rest:
         block = rest.pop()
@@ -65,7 +67,9 @@ def _blocks_of(function: Function) -> Iterator[Block]:
 
 
 def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
-    """Yield ops, with the number of the operand that is written over and read."""
+    """Yield ops, each with the index of its operand that is overwritten and read
+    elsewhere.
+    """
     begun = set[tuple[object, ...]]()
     for op in block.operations:
         if op.operation.name == "tensor.concat":
@@ -74,30 +78,33 @@ def _shared_updates(block: Block) -> Iterator[tuple[Operation, int]]:
             if beginning in begun:
                 yield op.operation, 0
             begun.add(beginning)
-        elif _inserts_into_shared_parts(op.operation):
+        elif _inserts_into_shared_concat(op.operation):
             yield op.operation, 1
 
 
-def _inserts_into_shared_parts(op: Operation) -> bool:
+def _inserts_into_shared_concat(op: Operation) -> bool:
+    """Return whether an op inserts a slice into a concatenation with other uses."""
     if op.name != "tensor.insert_slice":
         return False
-    return _is_made_of_parts(op.operands[1]) and _has_other_uses(op.operands[1])
+    return _is_assembled(op.operands[1]) and _has_other_uses(op.operands[1])
 
 
 def _source(value: Value) -> tuple[Value, ir.Type]:
-    """Return the value that a part is a view of, and the type of the part."""
+    """Return the tensor that a value is a view of, and the value's own type."""
     kind = value.type
     while not isinstance(value.owner, ir.Block) and value.owner.name in _VIEWS:
         value = value.owner.operands[0]
     return value, kind
 
 
-def _is_made_of_parts(value: Value) -> bool:
+def _is_assembled(value: Value) -> bool:
+    """Return whether a value is made by `tensor.concat` or `tensor.insert_slice`."""
     names = ("tensor.concat", "tensor.insert_slice")
     return not isinstance(value.owner, ir.Block) and value.owner.name in names
 
 
 def _has_other_uses(value: Value) -> bool:
+    """Return whether a value with a use has a second one."""
     uses = iter(value.uses)
     next(uses)
     return next(uses, None) is not None

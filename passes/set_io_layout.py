@@ -42,7 +42,7 @@ _Layouts = Sequence[str | None]  # of arguments or results, by letters; None as 
 
 @dataclass(frozen=True)
 class SetIoLayout(Pass):
-    """Set the layout of the images of all entries.
+    """Change image inputs and outputs of all entries to nhwc or nchw layout.
 
     Args:
         layout: `nhwc` or `nchw`.
@@ -60,7 +60,7 @@ class SetIoLayout(Pass):
     requires = (IS_GRAPH,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         if self.layout not in IMAGE_LAYOUTS:
             raise InputError(
                 "bad-pass-option",
@@ -80,7 +80,9 @@ class SetIoLayout(Pass):
     def _set(
         self, unit: Unit, entry: Entry, inputs: _Layouts, outputs: _Layouts
     ) -> bool:
-        """Set the layout of an entry's images; return whether any changed."""
+        """Change an entry's image arguments and results to the layout; return whether
+        any changed.
+        """
         function = functions_of(unit.module)[entry.name]
         arguments = self._ports(entry.arguments, inputs)
         results = self._ports(entry.results, outputs)
@@ -98,13 +100,18 @@ class SetIoLayout(Pass):
         return is_changed or changed != entry
 
     def _ports(self, ports: Sequence[Port], layouts: _Layouts) -> tuple[Port, ...]:
-        """The ports of one side, images in the new layout."""
+        """Return the ports of arguments or results, images with their shape in the new
+        layout.
+        """
         return tuple(
             port if known is None else self._port(port, known)
             for port, known in zip(ports, layouts, strict=True)
         )
 
     def _port(self, port: Port, known: str) -> Port:
+        """Return an image port with its shape permuted from layout `known` to the new
+        one.
+        """
         layout = self._letters(known)
         permutation = layout_permutation(known, layout)
         kind = port.type.with_shape(permute(port.type.shape, permutation))
@@ -112,11 +119,13 @@ class SetIoLayout(Pass):
         return replace(port, type=kind, layout=layout, source_layout=source)
 
     def _letters(self, known: str) -> str:
+        """Return the new layout for the rank of layout `known`."""
         return layout_of_rank(self.layout, len(known))
 
     def _move_arguments(
         self, function: Function, ports: Sequence[Port], layouts: _Layouts
     ) -> None:
+        """Change argument types to the new layout; transpose back before their uses."""
         block, build = function.entry_block, Builder()
         rows = zip(block.arguments, ports, layouts, strict=True)
         with before(block.operations[0]):
@@ -134,7 +143,8 @@ class SetIoLayout(Pass):
     def _move_results(
         self, function: Function, ports: Sequence[Port], layouts: _Layouts
     ) -> None:
-        build, end = Builder(), _end(function)
+        """Transpose returned images to the new layout."""
+        build, end = Builder(), _return_op(function)
         with before(end):
             for number, (port, known) in enumerate(zip(ports, layouts, strict=True)):
                 if known in (None, port.layout):
@@ -147,7 +157,9 @@ class SetIoLayout(Pass):
 
 
 def _images(unit: Unit) -> list[tuple[Entry, _Layouts, _Layouts]]:
-    """Return the entries that take or return images, and the images' layouts."""
+    """Return the entries that take or return images, with the layouts of inputs and
+    outputs.
+    """
     flat = copy_module(unit.module)
     for each in (Autodiff(), Inline()):
         each.run(Unit(Program(flat)))
@@ -166,7 +178,7 @@ def _images(unit: Unit) -> list[tuple[Entry, _Layouts, _Layouts]]:
 def _layouts(
     axes: ImageAxes, values: Sequence[Value], ports: Sequence[Port]
 ) -> _Layouts:
-    """The letters of each image among the inputs or the outputs."""
+    """Return the layout of each image among some ports; None for other ports."""
     found: list[str | None] = []
     for value, port in zip(values, ports, strict=True):
         layout = axes.layout(value) if port.kind in ("input", "output") else None
@@ -178,7 +190,7 @@ def _layouts(
 
 
 def _ambiguous_error(port: Port) -> InputError:
-    """The error for an image that may have its channels first or last."""
+    """Return the error for an image whose channel axis cannot be determined."""
     return InputError(
         "unknown-layout",
         f"the {port.kind} '{port.name}' of {port.type} has spatial axes of an image, "
@@ -189,10 +201,11 @@ def _ambiguous_error(port: Port) -> InputError:
     )
 
 
-def _end(function: Function) -> ir.OpView:
-    """The return of a function."""
+def _return_op(function: Function) -> ir.OpView:
+    """Return the return op of a function."""
     return function.entry_block.operations[len(function.entry_block.operations) - 1]
 
 
 def _returned(function: Function) -> Sequence[Value]:
-    return list(_end(function).operands)
+    """Return the values that a function returns."""
+    return list(_return_op(function).operands)

@@ -20,7 +20,9 @@ from aotc.passes.properties import LOWERED
 
 
 class ShareKernels(Pass):
-    """Share the kernels of a module for processors."""
+    """Merge CPU kernels that differ in constants alone; the constants become
+    operands.
+    """
 
     name = "share-kernels"
     level = 2
@@ -28,5 +30,7 @@ class ShareKernels(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether any kernels were shared."""
+        """Rewrite the unit's module in place; return whether any kernels were
+        merged.
+        """
         return share_kernels(unit.module)

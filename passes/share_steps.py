@@ -39,19 +39,19 @@ from aotc.passes.scan_calls import (
 
 
 class ShareSteps(Pass):
-    """Share the steps of loops and of their derivatives, in entries and in loops."""
+    """Let the scan of a derivative read values that the forward scan has computed."""
 
     name = "share-steps"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         return change_scans(unit, _share)
 
 
 def _share(op: func.CallOp, functions: Functions) -> bool:
-    """Let a loop read what the loop that it goes through the stacks of has computed."""
+    """Replace recomputed values in the scan `op` by stacked ones of an earlier scan."""
     again = ScanCall.of(op, functions)
     first = _source_of(again, functions)
     if first is None:
@@ -93,7 +93,9 @@ def _share(op: func.CallOp, functions: Functions) -> bool:
 
 
 def _source_of(again: ScanCall, functions: Functions) -> ScanCall | None:
-    """Return a loop of as many steps, whose stacks another one goes through."""
+    """Return the earlier scan of equal length whose stacked results a scan reads, or
+    None.
+    """
     for value in map(again.whole, again.scanned):
         op = defining_op(value)
         if not isinstance(op, func.CallOp):
@@ -107,7 +109,7 @@ def _source_of(again: ScanCall, functions: Functions) -> ScanCall | None:
 
 
 def _equal_values(first: ScanCall, again: ScanCall) -> dict[Value, Value]:
-    """Return what is in a step of a loop what a value in one of another loop is."""
+    """Map values of the second scan's body to equal values of the first one's."""
     known: dict[Value, Value] = {}
     stacks = dict(
         zip(
@@ -142,18 +144,19 @@ def _equal_values(first: ScanCall, again: ScanCall) -> dict[Value, Value]:
 
 
 def _is_pure(op: Operation) -> bool:
+    """Return whether an op is of the graph dialect, without side effects."""
     return isinstance(op, GraphOp) and not has_effect(op)
 
 
 def _key(op: Operation, operands: list[Value]) -> tuple[object, ...]:
-    """Return what two ops have in common that compute the same."""
+    """Return a key that is equal for ops that compute the same from `operands`."""
     attributes = sorted((x, str(op.attributes[x])) for x in op.attributes)
     return op.operation.name, tuple(attributes), tuple(operands)
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A loop, and another one that computes some of its values again.
+    """A forward scan, and a later scan that recomputes some of its values.
 
     Args:
         first: the loop.
@@ -166,7 +169,9 @@ class _Pair:
     same: Mapping[Value, Value]
 
     def stack_of(self, value: Value) -> int | None:
-        """Return the number of the result of the first loop that has a value."""
+        """Return the index of the first scan's result that stacks a value; None if none
+        does.
+        """
         own = self.same[value]
         carries = self.first.scan.carries
         for number, each in enumerate(self.first.returned):
@@ -175,20 +180,26 @@ class _Pair:
         return None
 
     def stacked(self) -> Iterator[Value]:
-        """Yield values made by products that the first loop stacks."""
+        """Yield recomputed values, made by matrix products, that the first scan stacks
+        already.
+        """
         for op in self.again.body.entry_block.operations:
             for value in op.results:
                 if self._is_stacked(value) and _needs_product(value):
                     yield value
 
     def _is_stacked(self, value: Value) -> bool:
-        """Return whether the first loop stacks a value that the other one needs."""
+        """Return whether a recomputed value that is needed is stacked by the first
+        scan.
+        """
         if value not in self.same or self.stack_of(value) is None:
             return False
         return self._is_wanted(value)
 
     def sums(self, stacked: list[Value]) -> list[Value]:
-        """Return sums of products that can take the place of what is gone through."""
+        """Return recomputed sums of matrix products that may be stacked in place of a
+        scanned input.
+        """
         needed = {
             *backward_slice(self.again.returned, lambda value: value not in stacked)
         }
@@ -204,13 +215,13 @@ class _Pair:
         return found
 
     def _is_wanted(self, value: Value) -> bool:
-        """Return whether a value that the first loop does not compute is read."""
+        """Return whether a user of a value computes what the first scan does not."""
         users = [use.owner for use in value.uses]
         return any(not all(y in self.same for y in user.results) for user in users)
 
 
 def _needs_product(value: Value) -> bool:
-    """Return whether a value of a step is computed from a product in it."""
+    """Return whether a value of a scan's body depends on a matrix product in it."""
     return any(
         isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
     )

@@ -34,7 +34,7 @@ LARGEST_FOLD = 256
 
 
 class Simplify(Pass):
-    """Simplify every function that a public one reaches, callers first."""
+    """Replace ops by equal, cheaper ones, fold constants, and drop dead code."""
 
     name = "simplify"
     level = 1
@@ -42,13 +42,16 @@ class Simplify(Pass):
     ensures = (TRANSPOSES_MOVE,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         with index_functions(unit.module) as functions:
             changed = _simplify(functions)
             return drop_uncalled(unit.module) or changed
 
 
 def _simplify(functions: Functions) -> bool:
+    """Simplify all functions reachable from public ones, callers first; return whether
+    any changed.
+    """
     changed, done, reads = False, set(), InputReads(functions)
     rest = [name for name, function in functions.items() if not is_private(function)]
     while rest:
@@ -66,7 +69,9 @@ def _simplify(functions: Functions) -> bool:
 
 
 def _sweep(block: Block, functions: Functions, reads: InputReads) -> bool:
-    """Simplify the ops in order, then remove unused ones in reverse."""
+    """Simplify a block's ops in order, then erase dead ones; return whether any
+    changed.
+    """
     changed, ops = False, list(block.operations)
     for op in ops:
         if isinstance(op, GraphOp):
@@ -81,6 +86,7 @@ def _sweep(block: Block, functions: Functions, reads: InputReads) -> bool:
 
 
 def _is_used(op: Operation) -> bool:
+    """Return whether an op is a return, or any result has a use."""
     for value in op.results:
         for _ in value.uses:
             return True
@@ -88,6 +94,9 @@ def _is_used(op: Operation) -> bool:
 
 
 def _replace(op: GraphOp) -> bool:
+    """Replace uses of an op by a folded constant or a cheaper form; return whether it
+    had one.
+    """
     if not _is_used(op):
         return False
     found = _fold(op) if _is_foldable(op) else replacement(type(op).simplify, op)
@@ -99,9 +108,7 @@ def _replace(op: GraphOp) -> bool:
 
 
 def _is_foldable(op: GraphOp) -> bool:
-    """Return whether `op` is small, has no effect, and all its operands are
-    constants.
-    """
+    """Return whether `op` has small results, no effect, and only constant operands."""
     operands = op.operands
     if not operands or not all(map(_is_constant, operands)) or has_effect(op):
         return False
@@ -110,7 +117,7 @@ def _is_foldable(op: GraphOp) -> bool:
 
 
 def _fold(op: GraphOp) -> Sequence[Value]:
-    """Write constants equal to `op`, whose operands are constants, before it."""
+    """Evaluate `op` on its constant operands; return its results as new constants."""
     arrays = [value.owner.opview.value for value in op.operands]
     with np.errstate(all="ignore"):  # an overflow is what it is when the model runs
         results = evaluate(op, arrays, [])
@@ -119,9 +126,11 @@ def _fold(op: GraphOp) -> Sequence[Value]:
 
 
 def _is_small(value: Value) -> bool:
+    """Return whether a value is static, of at most `LARGEST_FOLD` elements."""
     kind = Tensor.of(value)
     return kind.is_static and bool(element_count(kind.shape) <= LARGEST_FOLD)
 
 
 def _is_constant(value: Value) -> bool:
+    """Return whether a value is made by a constant op."""
     return made_by(value, Constant) is not None

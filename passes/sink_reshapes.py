@@ -28,7 +28,7 @@ from aotc.passes.properties import CALLS_INLINED, TRANSPOSES_MOVE
 
 
 class SinkReshapes(FunctionPass):
-    """Sink the reshapes of every function that only concern axes of size 1."""
+    """Move reshapes that only add or drop axes of size 1 past elementwise ops."""
 
     name = "sink-reshapes"
     level = 2
@@ -39,7 +39,7 @@ class SinkReshapes(FunctionPass):
     )
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         weights = weight_values(function)
         changed = False
         for op in [*function.entry_block.operations]:
@@ -59,7 +59,9 @@ class SinkReshapes(FunctionPass):
 
 
 def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
-    """The shape in which an op can as well be computed; None if there is none."""
+    """Return the shape before a reshape in which `op` can be computed; None if there is
+    none.
+    """
     if not isinstance(op, GraphOp) or has_effect(op):
         return None
     if not (type(op).on_vectors or isinstance(op, Cast | Lookup)):
@@ -75,7 +77,9 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
 
 
 def _source(value: Value) -> Value | None:
-    """Return the source of a value reshaped by axes of size 1 only; None for others."""
+    """Return the value before reshapes that only move size-1 axes; None for other
+    values.
+    """
     source = None
     while (op := made_by(value, Reshape)) is not None and Reshape.is_merged(op):
         source = value = op.x
@@ -83,12 +87,14 @@ def _source(value: Value) -> Value | None:
 
 
 def _number(value: Value) -> Value | None:
-    """The number that a value repeats."""
+    """Return the scalar that a value broadcasts; None for other values."""
     op = made_by(value, Broadcast)
     return None if op is None or Tensor.of(op.x).rank else op.x
 
 
 def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
-    """Return an operand in the other shape in which its op is computed."""
+    """Return an operand in `shape`: its source before the reshape, or a broadcast
+    scalar.
+    """
     source = _source(value)
     return source or build.broadcast(_number(value), shape=shape, axes=())

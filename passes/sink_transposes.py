@@ -42,7 +42,7 @@ CANDIDATES = 4  # so many orders are tried for a group, those suggested most oft
 
 
 class SinkTransposes(FunctionPass):
-    """Sink the transposes of every function."""
+    """Move transposes past ops that work in any axis order, so that they cancel."""
 
     name = "sink-transposes"
     level = 2
@@ -50,7 +50,7 @@ class SinkTransposes(FunctionPass):
     requires = (CALLS_INLINED,)
 
     def change(self, function: Function) -> bool:
-        """Rewrite the function; return whether anything changed."""
+        """Rewrite one function in place; return whether anything changed."""
         if not any(isinstance(op, Transpose) for op in function.entry_block.operations):
             return False
         sweeps = takewhile(bool, (_sweep(function) for _ in range(SWEEPS)))
@@ -58,8 +58,8 @@ class SinkTransposes(FunctionPass):
 
 
 def _sweep(function: Function) -> bool:
-    """Rewrite groups with fewer transposes in a better order; return whether any
-    are.
+    """Rewrite op groups to the axis order with fewest transposes; return whether any
+    changed.
     """
     weights = weight_values(function)
     changed = False
@@ -76,7 +76,7 @@ def _sweep(function: Function) -> bool:
 
 
 def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
-    """Group ops that must agree on an order of axes, in the block's order."""
+    """Partition a block's ops into groups whose values must share one axis order."""
     sets = DisjointSets[Value]()
     members: list[tuple[GraphOp, Value]] = []
     for op in block.operations:
@@ -92,8 +92,8 @@ def _groups(block: Block, weights: set[Value]) -> list[list[GraphOp]]:
 
 
 def _tied_values(op: Operation, weights: set[Value]) -> list[Value]:
-    """Return the values that `op` ties to one order of axes; none if it does not
-    matter.
+    """Return the values of `op` that must share one axis order; empty if it has no such
+    rule.
     """
     if not isinstance(op, GraphOp) or not hasattr(op, "reorder") or has_effect(op):
         return []
@@ -116,14 +116,14 @@ def _has_any_order(value: Value, weights: set[Value]) -> bool:
 
 
 class _Cost(NamedTuple):
-    """The number of transposes at the edges of a group, and before it."""
+    """The transposes that a group costs: in total, and those before it."""
 
     total: int
     before: int
 
 
 class _Group:
-    """A group of ops of a block, with the values that flow in and out.
+    """Ops of a block whose values share one axis order, with their inputs and outputs.
 
     An order is that of the values that will stand in the place of the group's own. A
     transpose counts for the group that reads it and for nobody else.
@@ -137,7 +137,9 @@ class _Group:
         self.read = dict.fromkeys(x for x in operands if x not in self.made)
 
     def best_order(self) -> Order | None:
-        """The order that leaves the fewest transposes; None for the one there is."""
+        """Return the axis order with fewest transposes; None if the present one is
+        best.
+        """
         candidates = self._candidates()
         if not candidates:
             return None
@@ -149,7 +151,9 @@ class _Group:
         return order
 
     def _candidates(self) -> list[Order]:
-        """The orders in which a transpose at an edge would go, frequent ones first."""
+        """Return the axis orders that adjacent transposes suggest, most frequent
+        first.
+        """
         found: Counter[Order] = Counter()
         for value in self.read:
             given = made_by(value, Transpose)
@@ -166,6 +170,9 @@ class _Group:
         return [order for order, _ in ranked if len(order) == rank][:CANDIDATES]
 
     def _cost(self, order: Order | None) -> _Cost:
+        """Count the transposes needed if the group's values are in `order` (None:
+        unchanged).
+        """
         given = sum(self._count_before(value, order) for value in self.read)
         after = sum(
             self._count_after(value, moved) for value, moved in self._results(order)
@@ -173,7 +180,9 @@ class _Group:
         return _Cost(given + after, given)
 
     def _results(self, order: Order | None) -> Iterator[tuple[Value, Order | None]]:
-        """Yield the group's results, each with its new order of axes."""
+        """Yield each result of the group with its axis order, given the group's
+        `order`.
+        """
         for op in self.ops:
             orders: Sequence[Order | None] = [None] * len(op.results)
             if order is not None:
@@ -181,7 +190,7 @@ class _Group:
             yield from zip(op.results, orders, strict=True)
 
     def _count_before(self, value: Value, order: Order | None) -> int:
-        """The transposes for an operand of the group."""
+        """Return how many transposes an operand needs if the group is in `order`."""
         given = made_by(value, Transpose)
         now = 0 if given is None else self._count(given.x, given.permutation)
         if order is None:
@@ -192,7 +201,7 @@ class _Group:
         return kept + self._count(*_source_in_order(value, order))
 
     def _count_after(self, value: Value, order: Order | None) -> int:
-        """The transposes for a result of the group, whose axes come in `order`."""
+        """Return how many transposes a result needs if the group is in `order`."""
         permutations = self._wanted_after(value)
         if order is None:
             return sum(self._count(value, each) for each in permutations)
@@ -202,12 +211,16 @@ class _Group:
         return sum(self._count_of(value, order, each) for each in wanted)
 
     def _count_of(self, value: Value, order: Order, permutation: Order) -> int:
-        """Count transposes as `_count`, for the value in the place of `value`."""
+        """Return 1 if a permutation of a value moved to `order` moves elements, else
+        0.
+        """
         given = permute(Tensor.of(value).shape, inverse(order))
         return 0 if moves_nothing(given, permutation) else 1
 
     def _count(self, source: Value, permutation: Order) -> int:
-        """1 for a transpose that moves elements each time the model runs."""
+        """Return 1 if a transpose moves elements at run time; 0 for weights or size-1
+        axes.
+        """
         if source in self.weights:
             return 0
         if moves_nothing(Tensor.of(source).shape, permutation):
@@ -221,9 +234,11 @@ class _Group:
     # ---- readers
 
     def _outer_readers(self, value: Value) -> list[Operation]:
+        """Return the users of a value outside the group."""
         return users_of([value], self.made)
 
     def _transposes_of(self, value: Value) -> list[Transpose]:
+        """Return the transposes of a value outside the group."""
         readers = self._outer_readers(value)
         return [each for each in readers if isinstance(each, Transpose)]
 
@@ -233,16 +248,18 @@ class _Group:
         return {each.permutation for each in transposes if each.y not in self.read}
 
     def _is_read_as_it_is(self, value: Value) -> bool:
+        """Return whether a user outside the group, not a transpose, reads a value."""
         readers = self._outer_readers(value)
         return any(not isinstance(each, Transpose) for each in readers)
 
     def _is_read_elsewhere(self, value: Value) -> bool:
+        """Return whether a value has users outside the group."""
         return bool(self._outer_readers(value))
 
     # ---- rewriting
 
     def rewrite(self, order: Order) -> None:
-        """Replace the ops by the same on values whose axes come in `order`."""
+        """Replace the group's ops by ones on values in axis order `order`."""
         build = Builder()
         moved: dict[Value, Value] = {}
         for op in self.ops:
@@ -266,7 +283,7 @@ class _Group:
     def _replace_outside(
         self, build: Builder, value: Value, moved: Value, order: Order
     ) -> None:
-        """Let the readers outside the group read `moved` in the place of `value`."""
+        """Make users outside the group read `moved`, whose axes are in `order`."""
         for reader in self._transposes_of(value):
             permutation = permute(order, reader.permutation)
             with before(reader):
@@ -281,7 +298,7 @@ class _Group:
             value.replace_all_uses_with(found)
 
     def _erase(self) -> None:
-        """Drop the ops, and the transposes that only they read."""
+        """Erase the group's ops, and transposes that only they read."""
         for op in reversed(self.ops):
             op.operation.erase()
         for value in self.read:
@@ -292,7 +309,9 @@ class _Group:
 
 
 def _source_in_order(value: Value, order: Order) -> tuple[Value, Order]:
-    """A value and the permutation of it that has the axes of `value` in `order`."""
+    """Return a source and the permutation of it that yields `value` moved to
+    `order`.
+    """
     given = made_by(value, Transpose)
     if given is None:
         return value, inverse(order)

@@ -22,7 +22,7 @@ from aotc.passes.properties import SIZES_SPECIALIZED
 
 
 class Specialize(Pass):
-    """Add specializations beside the entries that ask for them."""
+    """Add an entry for each combination of fixed sizes that entries ask for."""
 
     name = "specialize"
     level = 0
@@ -30,7 +30,7 @@ class Specialize(Pass):
     ensures = (SIZES_SPECIALIZED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         with index_functions(unit.module):
             for entry in unit.program.entries:

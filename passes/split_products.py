@@ -43,7 +43,7 @@ from aotc.passes.properties import CALLS_INLINED
 
 
 class SplitProducts(Pass):
-    """Split products in every entry, and in the loops that it runs."""
+    """Split a matrix product read in column slices into one product for each slice."""
 
     name = "split-products"
     level = 2
@@ -51,7 +51,7 @@ class SplitProducts(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels) or not capabilities.joins_products:
             return False
@@ -65,6 +65,7 @@ class SplitProducts(Pass):
 def _split_in(
     function: Function, weights: Container[Value], capabilities: Capabilities
 ) -> bool:
+    """Split the sliced matrix products of a function; return whether there were any."""
     operations = function.entry_block.operations
     changed, unsliced = False, set[Operation]()
     for product in reversed([op for op in operations if isinstance(op, DotGeneral)]):
@@ -78,7 +79,8 @@ def _split_in(
 
 @dataclass(frozen=True)
 class _SlicedProduct:
-    """A product of which slices of columns alone are read.
+    """A matrix product of which only column slices are read, possibly after elementwise
+    ops.
 
     Args:
         product: by a weight that nothing else reads.
@@ -93,7 +95,9 @@ class _SlicedProduct:
     slices: Sequence[Slice]
 
     def split(self, capabilities: Capabilities) -> bool:
-        """Write the products in the place of the slices, if there is a kernel."""
+        """Replace each slice by a matrix product of its own; return False if no kernel
+        computes them.
+        """
         if not self._has_kernel(capabilities):
             return False
         for each in self.slices:
@@ -105,8 +109,8 @@ class _SlicedProduct:
         return True
 
     def _has_kernel(self, capabilities: Capabilities) -> bool:
-        """Return whether there is a kernel for products of as many columns as slices
-        have.
+        """Return whether one kernel can compute matrix products as wide as the
+        slices.
         """
         with before(self.product):
             product = self._write_product(Builder(), self.slices[0])
@@ -119,13 +123,16 @@ class _SlicedProduct:
         return len(self.slices) <= capabilities.families[found.kernel].most_joined
 
     def _write_product(self, b: Builder, columns: Slice) -> DotGeneral:
+        """Emit the matrix product by the weight's columns that a slice reads."""
         right = _cut(b, self.product.rhs, self.axis, columns)
         value = self.product.rebuild(self.product.lhs, right)
         product: DotGeneral = value.owner.opview
         return product
 
     def _write(self, b: Builder, columns: Slice) -> Value:
-        """Write the ops after the product on some of its columns."""
+        """Emit one slice: its matrix product, and the elementwise ops after it; return
+        the value.
+        """
         whole = self.product.results[0]
         value = self._write_product(b, columns).results[0]
         for op in self.after:
@@ -139,7 +146,9 @@ class _SlicedProduct:
 
 
 def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
-    """Cut the columns of another value, along an axis of it."""
+    """Emit the slice of another operand that matches a slice of columns along
+    `axis`.
+    """
     first, count = columns.start[-1], columns.sizes[-1]
     repeated = made_by(value, Broadcast)
     if repeated is None:
@@ -155,7 +164,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
 ) -> _SlicedProduct | None:
-    """Return the slices of a product, if it has no other readers.
+    """Match a matrix product all of whose readers are column slices; None if it is
+    none.
 
     Args:
         op: the product.
@@ -180,7 +190,7 @@ def _columns_of(
     if not 1 < len(slices) == len(readers):
         unsliced.update(after)
         return None
-    if not _are_apart(slices) or not _meet(slices):
+    if not _are_disjoint(slices) or not _are_combined(slices):
         return None
     if any(_is_read_beside_a_product(each) for each in slices):
         return None
@@ -188,7 +198,9 @@ def _columns_of(
 
 
 def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
-    """Yield the elementwise ops after an op, while each is the only reader."""
+    """Yield the chain of elementwise ops after an op, each the only reader of the
+    last.
+    """
     kind = Tensor.of(op.results[0])
     while True:
         readers = in_order(users_of(op.results))
@@ -204,8 +216,8 @@ def _ops_after(op: GraphOp) -> Iterator[GraphOp]:
         op = reader
 
 
-def _are_apart(slices: Sequence[Slice]) -> bool:
-    """Return whether slices are of as many columns each, and do not overlap."""
+def _are_disjoint(slices: Sequence[Slice]) -> bool:
+    """Return whether slices have equal widths and do not overlap."""
     columns = set[int]()
     for each in slices:
         first, count = each.start[-1], each.sizes[-1]
@@ -222,7 +234,8 @@ def _are_apart(slices: Sequence[Slice]) -> bool:
 
 
 def _is_read_beside_a_product(columns: Slice) -> bool:
-    """Return whether readers of columns use another product too, of one sum with them.
+    """Return whether a reader of the slice also reads another matrix product
+    elementwise.
 
     Then the kernel of that product reads them where they are.
     """
@@ -238,8 +251,8 @@ def _is_read_beside_a_product(columns: Slice) -> bool:
     return any(made_by(value, DotGeneral) is not None for value in behind)
 
 
-def _meet(slices: Sequence[Slice]) -> bool:
-    """Return whether elementwise ops combine all of the slices."""
+def _are_combined(slices: Sequence[Slice]) -> bool:
+    """Return whether elementwise ops combine all of the slices into one value."""
     kind = Tensor.of(slices[0].y)
     sources: dict[Value, frozenset[int]] = {
         each.y: frozenset([number]) for number, each in enumerate(slices)

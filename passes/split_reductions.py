@@ -57,7 +57,9 @@ from aotc.passes.properties import DERIVATIVES_WRITTEN
 
 
 class SplitReductions(Pass):
-    """Split reductions in every entry, and in the loops that it runs."""
+    """Split large reductions into partial ones that run in parallel, then combine
+    them.
+    """
 
     name = "split-reductions"
     level = 2
@@ -65,7 +67,7 @@ class SplitReductions(Pass):
     requires = (DERIVATIVES_WRITTEN,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         capabilities = capabilities_of(unit.target)
         if isinstance(capabilities, NoTargetKernels):
             return False
@@ -79,14 +81,16 @@ class SplitReductions(Pass):
 
 
 def _is_over_first_axes(op: Normalize) -> bool:
-    """Return whether a norm is over some axes from the first one on, and no others."""
+    """Return whether a norm reduces exactly the first axes, and not all."""
     return len(op.axes) < Tensor.of(op.x).rank and leading_axes(op) == reduced_axes(op)
 
 
 def _reduce_matrices_in(
     function: Function, weights: Container[Value], capabilities: Capabilities
 ) -> bool:
-    """Split reductions as kernels for processors have them; whether there are any."""
+    """Rewrite reductions for CPU kernels, which reduce neighbouring axes; return
+    whether any were.
+    """
     changed = False
     for op in _computed_ops(function, weights):
         if isinstance(op, DotGeneral) and capabilities.numbers_products(op):
@@ -109,6 +113,9 @@ def _split_in(
     capabilities: Capabilities,
     numerics: str,
 ) -> bool:
+    """Split reductions and matrix products for GPUs into partial ones; return whether
+    any were.
+    """
     changed = False
     before_all = {op.results[0] for op in _computed_ops(function, weights)}
     statistics = set[Value]()
@@ -139,7 +146,9 @@ def _split_in(
 
 
 def _multiply_by_images(op: DotGeneral) -> None:
-    """Put the sum of a product for each image in the place of one of all images."""
+    """Replace a matrix product summed over images by the sum of one product for each
+    image.
+    """
     kind = Tensor.of(op.y).dtype
     with before(op):
         b = Builder()
@@ -160,7 +169,7 @@ def _multiply_by_images(op: DotGeneral) -> None:
 
 
 def _computed_ops(function: Function, weights: Container[Value]) -> list[GraphOp]:
-    """Return the ops of a function that each call computes."""
+    """Return the ops of a function that depend on inputs: run in each call."""
     return [
         op
         for op in function.entry_block.operations
@@ -170,7 +179,8 @@ def _computed_ops(function: Function, weights: Container[Value]) -> list[GraphOp
 
 
 def _compute_alone(op: Reduction, capabilities: Capabilities) -> None:
-    """Give a reduction elementwise ops of its own in the place of those of others.
+    """Duplicate shared cheap elementwise ops before a reduction, so that its kernel
+    fuses them.
 
     Its kernel computes them of what lies in memory; else the others would write them.
     """
@@ -192,7 +202,9 @@ def _compute_alone(op: Reduction, capabilities: Capabilities) -> None:
 
 
 def _dequantize_alone(op: DotGeneral) -> bool:
-    """Give a product a weight that is dequantised for it, if others read that, too."""
+    """Give a matrix product its own copy of a dequantised weight; return whether it was
+    shared.
+    """
     table = made_by(op.rhs, Dequantize)
     if table is None or has_one_use(op.rhs):
         return False
@@ -202,7 +214,9 @@ def _dequantize_alone(op: DotGeneral) -> bool:
 
 
 def _split(op: DotGeneral | Reduction, parts: int) -> bool:
-    """Replace an op by the sum of parts; return whether that could be done."""
+    """Replace an op by the combination of `parts` partial ones; return False if it
+    cannot be.
+    """
     with before(op):
         b = Builder()
         found = (
@@ -224,7 +238,9 @@ def _split(op: DotGeneral | Reduction, parts: int) -> bool:
 
 
 def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
-    """Return the sums of parts, f32 where the result is narrower, on a first axis."""
+    """Emit partial matrix products along a new axis, in f32 if narrower; None if it
+    cannot be split.
+    """
     axes = op.lhs_contract[0], op.rhs_contract[0]
     left = _with_parts(b, op.lhs, axes[0], parts)
     right = _with_parts(b, op.rhs, axes[1], parts)
@@ -242,12 +258,16 @@ def _parts_of_product(b: Builder, op: DotGeneral, parts: int) -> Value | None:
 
 
 def _moved(axes: tuple[int, ...], split: int) -> tuple[int, ...]:
-    """Return axes behind one that was split in two; of the two, the second."""
+    """Renumber axes after axis `split` became two; `split` itself becomes the
+    second.
+    """
     return tuple(axis + (axis >= split) for axis in axes)
 
 
 def _with_parts(b: Builder, value: Value, axis: int, parts: int) -> Value | None:
-    """Return a tensor with an axis as two, of which the first counts parts."""
+    """Emit a tensor with an axis split into (parts, rest), also of a dequantisation; or
+    None.
+    """
     table = made_by(value, Dequantize)
     if table is None:
         return b.reshape(value, shape=_split_shape(value, axis, parts))
@@ -265,6 +285,7 @@ def _with_parts(b: Builder, value: Value, axis: int, parts: int) -> Value | None
 
 
 def _split_shape(value: Value, axis: int, parts: int) -> tuple[Size, ...]:
+    """Return a value's shape with an axis split into (parts, size / parts)."""
     shape = Tensor.of(value).shape
     size = shape[axis]
     assert isinstance(size, int)
@@ -272,7 +293,7 @@ def _split_shape(value: Value, axis: int, parts: int) -> tuple[Size, ...]:
 
 
 def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
-    """Return the combination of parts, f32 where the result is narrower.
+    """Emit partial reductions along a new first axis, in f32 if narrower; or None.
 
     The axis that counts parts comes first, as all axes before it are reduced.
     """
@@ -296,7 +317,8 @@ def _parts_of_reduction(b: Builder, op: Reduction, parts: int) -> Value | None:
 def _reshaped(
     b: Builder, value: Value, shape: Shape, first: int, reader: GraphOp
 ) -> Value:
-    """Return a value with its first axes in two, computed of what lies in memory.
+    """Emit a value with leading axes split in two, pushing the reshape before cheap
+    ops.
 
     Cheap elementwise ops that nothing else reads are of the new shape, so that kernels
     read what these are made of, and no reshape of what they give.
@@ -328,5 +350,7 @@ def _reshaped(
 
 
 def _is_cheap(op: GraphOp) -> bool:
-    """Return whether kernels of GPUs compute an elementwise op by few instructions."""
+    """Return whether GPU kernels can fuse an elementwise op at the cost of few
+    instructions.
+    """
     return can_lift(op) and not type(op).is_approximated

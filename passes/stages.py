@@ -18,7 +18,7 @@ from aotc.programs.program import LEVELS
 
 @dataclass(frozen=True)
 class PassStage:
-    """A sequence of passes that leads to a stage.
+    """A named stage of a build: the sequence of passes that produces its IR.
 
     Args:
         name: of the stage, after which its IR can be looked at and gone on with.
@@ -35,7 +35,7 @@ class PassStage:
     def passes(
         self, level: int = LEVELS[-1], without: Collection[str] = ()
     ) -> tuple[Pass, ...]:
-        """Return the passes of a level of optimisation, by default all, without some.
+        """Return the stage's passes at an optimisation level, except those left out.
 
         Args:
             level: of optimisation.
@@ -132,9 +132,7 @@ _TARGETLESS = {stage.name: stage for stage in PASS_STAGES if not stage.needs_tar
 
 
 def optional_parts() -> list[str]:
-    """Return the names that a build can leave out: optimising passes, kernel
-    families.
-    """
+    """Return the names that `--without` takes: optional passes and kernel families."""
     from aotc.kernels.capabilities import family_names
 
     passes = (each for each in all_passes() if each.level > 0)
@@ -142,7 +140,7 @@ def optional_parts() -> list[str]:
 
 
 def parse_without(text: str) -> tuple[str, ...]:
-    """The passes and families of kernels that a text names, to be left out.
+    """Parse `--without`: the names of passes and kernel families to leave out.
 
     Args:
         text: with commas between, such as `recover-ops,rows`.
@@ -164,7 +162,7 @@ def parse_without(text: str) -> tuple[str, ...]:
 
 
 def _why_kept(name: str) -> str:
-    """Return the reason why `--without` does not take a name."""
+    """Return why `--without` does not accept a name, for the error message."""
     if name in {each.name for each in all_passes()}:
         return "a pass that every level has: no code can be made of IR without it"
     if name in PASSES:
@@ -177,7 +175,7 @@ def _why_kept(name: str) -> str:
 def parse(
     text: str, level: int = LEVELS[-1], without: Collection[str] = ()
 ) -> list[Pass]:
-    """The passes that a text names; the name of a stage stands for all of its passes.
+    """Parse a list of passes; a stage's name stands for all of its passes.
 
     Args:
         text: with commas between, such as `optimized,linalg` or `autodiff,cse`.
@@ -196,6 +194,7 @@ def parse(
 
 
 def _load(name: str) -> Pass:
+    """Load one pass by name; raise for a stage that needs a target."""
     if any(stage.name == name for stage in PASS_STAGES):
         raise InputError(
             "bad-option",
@@ -207,7 +206,9 @@ def _load(name: str) -> Pass:
 
 
 def reached_by(text: str) -> str | None:
-    """The stage that IR is at after the passes of `parse`, if the last names one."""
+    """Return the stage that the passes of `parse` lead to, if the last name is a
+    stage.
+    """
     names = split_names(text)
     return names[-1] if names and names[-1] in _TARGETLESS else None
 
@@ -215,7 +216,7 @@ def reached_by(text: str) -> str | None:
 def parse_graph_passes(
     text: str, level: int = LEVELS[-1], without: Collection[str] = ()
 ) -> list[Pass]:
-    """The passes that a text names, to lead to the stage `optimized`; see `parse`.
+    """Parse a list of passes, as `parse`, and raise for any that lowers the graph.
 
     Raises:
         InputError: `unknown-pass`, `bad-pass-option`; `bad-option`: one of them is not
@@ -242,7 +243,7 @@ def parse_graph_passes(
 def all_passes(
     level: int = LEVELS[-1], without: tuple[str, ...] = ()
 ) -> tuple[Pass, ...]:
-    """Return the passes of a build, from the graph to the compiler's input.
+    """Return the passes of a whole build in order, at an optimisation level.
 
     Args:
         level: of optimisation; by default all of them.
@@ -257,8 +258,7 @@ def passes_between(
     level: int = LEVELS[-1],
     without: Collection[str] = (),
 ) -> tuple[Pass, ...]:
-    """Return the passes of a build between two, given by name: their first, in either
-    case.
+    """Return the passes of a build after one named pass and before another.
 
     Args:
         after: the pass that has run; None at the start.
@@ -275,6 +275,7 @@ def passes_between(
 def _choose(
     passes: Iterable[Pass], level: int, without: Collection[str]
 ) -> tuple[Pass, ...]:
+    """Return the passes at an optimisation level, without those left out."""
     from aotc.kernels.capabilities import family_names
     from aotc.passes.compose_ops import ComposeOps
     from aotc.passes.fuse_loops import FuseLoops

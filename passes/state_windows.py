@@ -30,7 +30,8 @@ from aotc.mlir import Function, Operation, Value
 def windows_in_place(
     entry: Entry, functions: Mapping[str, Function], states: int
 ) -> set[Value]:
-    """Return the results of an entry's updates that may write over their operand.
+    """Return results of dynamic_update_slice on states that may overwrite the state's
+    buffer.
 
     Args:
         entry: in graph IR.
@@ -56,6 +57,7 @@ def windows_in_place(
 
 
 def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
+    """Return whether an entry or a callee has an assertion."""
     return any(
         isinstance(op, Assert)
         for name in reachable_functions(functions, entry.name)
@@ -65,7 +67,7 @@ def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
 
 
 def _updates_of(old: Value, new: Value) -> set[Value]:
-    """Return the results of a chain of updates from the old value to the new.
+    """Return the slice updates that lead from a state's old value to its new one.
 
     Empty if there is something else between them, or if any value before the last has
     another reader.
@@ -84,7 +86,7 @@ def _updates_of(old: Value, new: Value) -> set[Value]:
 
 
 def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
-    """Return whether a reader of the updated value is the update, or feeds it alone.
+    """Return whether a reader of a state's old value is the update, or only feeds it.
 
     As a scatter of one update has it. Not for any op: IREE computes elementwise ops
     again wherever they are read, and slices not at all.
@@ -98,7 +100,9 @@ def _waits_for(update: DynamicUpdateSlice, reader: Operation) -> bool:
 
 
 def _is_writable(op: DynamicUpdateSlice) -> bool:
-    """Return whether a dispatch may write the window: of static size, not of bits."""
+    """Return whether a dispatch can write the updated window: of static size, not
+    bool.
+    """
     kinds = [Tensor.of(value) for value in (op.x, op.update)]
     return all(
         x.is_static and x.dtype != "bool" and x.rank > 0 and 0 not in x.shape

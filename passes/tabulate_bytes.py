@@ -72,7 +72,7 @@ _BYTES = 256
 
 
 class TabulateBytes(Pass):
-    """Replace functions of one byte by tables; drop those that give each byte back."""
+    """Replace chains of elementwise ops on bytes by lookup tables of 256 entries."""
 
     name = "tabulate-bytes"
     level = 2
@@ -80,13 +80,14 @@ class TabulateBytes(Pass):
     requires = (CALLS_INLINED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         numbers = numbers_of_weights(unit.program)
         functions = unfused_functions(functions_of(unit.module))
         return any([_change(each, numbers) for each in functions])
 
 
 def _change(function: Function, numbers: Numbers) -> bool:
+    """Tabulate the byte-to-byte functions of one function; return whether any were."""
     weights, images = weight_values(function), _Images(numbers)
     for argument in function.entry_block.arguments:
         images.add_source(argument)
@@ -112,7 +113,7 @@ def _change(function: Function, numbers: Numbers) -> bool:
 
 
 def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
-    """Look up approximated functions of one byte whose results end as bytes."""
+    """Tabulate approximated functions of bytes whose results are later quantised."""
     weights, images = weight_values(function), _Images(numbers)
     known: dict[Value, bool] = {}
     for argument in function.entry_block.arguments:
@@ -136,7 +137,7 @@ def _tabulate_parts(function: Function, numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class _Image:
-    """A tensor's elements as functions of a byte each.
+    """A tensor whose elements are each a function of one byte: the function's table.
 
     Args:
         source: the tensor of bytes.
@@ -154,8 +155,8 @@ class _Image:
 
     @property
     def is_worth_a_table(self) -> bool:
-        """Return whether a table pays: targets differ, or bytes are read from memory
-        anyway.
+        """Return whether a lookup pays: targets would differ, or the bytes come from
+        memory.
 
         A table takes a third of a nanosecond for a byte, floats one to three on AVX2
         and 0.6 to 1.3 on AVX-512. Bytes that a kernel makes of floats it has in
@@ -167,7 +168,7 @@ class _Image:
 
     @property
     def number(self) -> float | None:
-        """The number that all elements are; None if it depends on the bytes.
+        """The number that all elements equal; None if they depend on the bytes.
 
         IREE finds that of a table, too, and then has the build call the kernel that
         reads it, which its compiler cannot ("no executable loader registered").
@@ -177,7 +178,7 @@ class _Image:
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether each byte is mapped to itself, and 0 to 0."""
+        """Return whether the table is the identity on bytes."""
         every = np.zeros(len(self.table), self.table.dtype)
         every[:_BYTES] = _every_byte(Tensor.of(self.source).dtype)
         dtype = dtypes.canonical_dtype(self.table.dtype)
@@ -185,13 +186,13 @@ class _Image:
         return is_same_kind and bool((self.table == every).all())
 
     def moved(self, op: GraphOp) -> _Image:
-        """Return the image of the result of an op that moves elements."""
+        """Return the image of the result of an op that only moves elements."""
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
 
     def entries(self, like: Value) -> Value:
-        """Write the elements, looked up, in the shape of `like`."""
+        """Emit the lookup of all elements, in the shape of `like`."""
         if self.number is not None:
             constant: Value = Builder().full(Tensor.of(like), self.number)
             return constant
@@ -199,7 +200,7 @@ class _Image:
         return found
 
     def move(self) -> Value:
-        """Write the ops that move elements, for the bytes; return the result."""
+        """Emit the recorded movement ops on the bytes; return the result."""
         value = self.source
         for each in self.moves:
             op = defining_op(each)
@@ -210,7 +211,7 @@ class _Image:
 
 @dataclass
 class _Images:
-    """The tensors that are computed of one tensor of bytes each, element by element.
+    """The values known to be elementwise functions of one byte tensor each.
 
     Args:
         numbers: weights that are one number.
@@ -221,13 +222,13 @@ class _Images:
     _made: dict[Value, _Image] = field(default_factory=dict)  # of bytes: of others
 
     def add_source(self, value: Value) -> None:
-        """Take a tensor of bytes for a source."""
+        """Record a value of bytes as the source of later images."""
         dtype = Tensor.of(value).dtype
         if dtype in BYTES:
             self._found[value] = _Image(value, _every_byte(dtype))
 
     def add(self, op: Operation) -> None:
-        """Add the image of an op's result; bytes are a source for later ops."""
+        """Record the images of an op's results; byte results become sources."""
         image = None
         if isinstance(op, GraphOp) and len(op.results) == 1:
             image = self._image(op)
@@ -238,7 +239,8 @@ class _Images:
                 known[value] = image
 
     def replacement(self, value: Value) -> Value | None:
-        """Write the replacement of bytes at the insertion point, if there is one.
+        """Emit a lookup, constant or movement that equals a byte value; None if none
+        pays.
 
         Args:
             value: the bytes, which were added.
@@ -261,14 +263,14 @@ class _Images:
         return found
 
     def of(self, value: Value) -> _Image | None:
-        """Return the image of a value of one tensor of bytes; None for others."""
+        """Return the image of a value, if its table has 256 entries; else None."""
         image = self._found.get(value)
         is_whole = image is not None and len(image.table) == _BYTES
         return image if is_whole else None
 
     def shares(self, op: Softmax) -> Value | None:
-        """Replace a softmax of floats by one of bytes, if it is a softmax of bytes'
-        images.
+        """Emit a softmax of bytes that equals the float softmax `op`; None if it does
+        not fit.
         """
         image = self._found.get(op.x)
         if image is None or not is_rounded_coarsely(op.y, self.numbers):
@@ -280,7 +282,9 @@ class _Images:
         return found
 
     def _from_the_first(self, image: _Image) -> _Image:
-        """Return the image for the bytes that those of its source are computed of."""
+        """Return an image composed with those of its source, as far back as
+        possible.
+        """
         while not image.moves and (first := self._made.get(image.source)) is not None:
             if first.moves:
                 break
@@ -292,6 +296,9 @@ class _Images:
         return image
 
     def _image(self, op: GraphOp) -> _Image | None:
+        """Return the image of an op's result by evaluating it on tables; None if it has
+        none.
+        """
         if moves(op):
             of = self._found.get(op.operands[0])
             return None if of is None else of.moved(op)
@@ -318,19 +325,21 @@ class _Images:
 
 
 def _every_byte(dtype: str) -> Array:
-    """Return all bytes of a dtype, by their bits."""
+    """Return all 256 values of a byte dtype, ordered by bit pattern."""
     return np.arange(_BYTES).astype(np.uint8).view(dtypes.to_numpy(dtype))
 
 
 def _is_elementwise(op: GraphOp, read: Sequence[Value]) -> bool:
-    """Return whether an op makes each element of those of some operands there."""
+    """Return whether an op is elementwise on the values in `read`, of its result's
+    shape.
+    """
     shape = Tensor.of(op.results[0]).shape
     is_same = all(Tensor.of(value).shape == shape for value in read)
     return is_same and type(op).on_scalars and not type(op).rearranges
 
 
 def _may_read_nothing(op: GraphOp) -> bool:
-    """Return whether an op reads along axes of which a call may have no elements."""
+    """Return whether an op gathers along axes that may be empty in some call."""
     if not isinstance(op, Gather):
         return False
     shape = Tensor.of(op.x).shape
@@ -338,7 +347,7 @@ def _may_read_nothing(op: GraphOp) -> bool:
 
 
 def _erase_unread(op: Operation) -> None:
-    """Erase an op without readers, and those before it that only it read."""
+    """Erase an op without uses, and the ops that only it used."""
     rest: list[Operation] = [op]
     while rest:
         found = rest.pop()

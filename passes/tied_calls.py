@@ -16,8 +16,7 @@ from aotc.mlir import Operation, Value, func, ir
 
 @dataclass
 class TiedCall:
-    """A call of a kernel, as `UpdateRegion` is of loops
-    (`aotc.dialects.lowering.regions`).
+    """A kernel call whose new states may overwrite the old ones' buffers.
 
     Args:
         op: the call.
@@ -35,7 +34,8 @@ class TiedCall:
     def of(
         cls, op: Operation, kernels: InPlaceKernels, updates: Mapping[Value, Value]
     ) -> TiedCall | None:
-        """Return the call that an op is, if it may write over any old states.
+        """Return `op` as a kernel call that may overwrite old states; None if it may
+        not.
 
         Args:
             op: of a function.
@@ -58,36 +58,39 @@ class TiedCall:
         return cls(op, kernels, ties) if ties else None
 
     def with_ties(self, ties: Ties) -> TiedCall:
-        """Return the call with fewer states that it writes over."""
+        """Return the call with a subset of the states tied to old ones."""
         return TiedCall(self.op, self.kernels, ties)
 
     @property
     def computed_inputs(self) -> list[Value]:
-        """The tensors that the kernel reads and other ops compute."""
+        """The tensor operands that other ops compute, without arguments."""
         given = tensors_of(self.op)
         return [value for value in given if not isinstance(value.owner, ir.Block)]
 
     def readers(self) -> list[Operation]:
-        """The other ops of the block that read old states."""
+        """Return the other ops of the block that read the tied old states."""
         block = self.op.operation.block
         return readers_of([*self.ties.values()], block, lambda op: op == self.op)
 
     def wait_for(self, values: Sequence[Value]) -> None:
-        """Have some values computed before the kernel is run."""
+        """Set the values to compute before the call, so that it depends on them."""
         self.after = [value for value in values if value not in self.op.results]
 
     def is_closed(self) -> bool:
-        """Return whether the call can come before all that uses its results."""
+        """Return whether the call can be placed before all uses of its results."""
         anchor = self._anchor()
         users = [use.owner for value in self.op.results for use in value.uses]
         return anchor is None or all(map(anchor.operation.is_before_in_block, users))
 
     def _anchor(self) -> Operation | None:
-        """The op after which all that it reads, or waits for, is known, if any."""
+        """Return the latest op that computes an operand or awaited value; None if none
+        does.
+        """
         return latest_op([*self.op.operands, *self.after])
 
     def outline(self) -> list[Value]:
-        """Put a call that is tied to the old states in its place.
+        """Replace the call by one tied to the old states; return the overwritten
+        states.
 
         Returns:
             The new states that are written over old ones.
@@ -115,7 +118,7 @@ class TiedCall:
 
 
 def _viewed(op: Operation) -> set[Value]:
-    """Return the values that a call may read a view of.
+    """Return the values that a call's tensor operands may be views of.
 
     What other ops than those that move elements compute is stored before the call, in
     memory of its own.
@@ -130,5 +133,5 @@ def _viewed(op: Operation) -> set[Value]:
 
 
 def _is_moved(op: Operation | None) -> TypeGuard[GraphOp]:
-    """Return whether an op may be a view of what it reads, and not stored."""
+    """Return whether an op only moves elements, so that its result may be a view."""
     return isinstance(op, GraphOp) and (type(op).rearranges or type(op).selects)

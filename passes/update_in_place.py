@@ -54,7 +54,7 @@ Update: TypeAlias = UpdateRegion | TiedCall
 
 
 class UpdateInPlace(Pass):
-    """Tie the new states of every function to the old ones."""
+    """Make new values of states overwrite the old ones' buffers, in every function."""
 
     name = "update-in-place"
     level = 2
@@ -62,7 +62,7 @@ class UpdateInPlace(Pass):
     requires = (LOWERED,)
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         changed = False
         functions = functions_of(unit.module).values()
         exchanges = {name_of(f) for f in functions if iree_text.calls_loader(f)}
@@ -82,9 +82,7 @@ class UpdateInPlace(Pass):
 
 
 def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
-    """Return whether a call of a function can fail by its values, or by other
-    devices.
-    """
+    """Return whether a function has an assertion, or exchanges with other devices."""
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -98,7 +96,9 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
 
 
 def _tie(function: Function, kernels: InPlaceKernels) -> bool:
-    """Write one loop for the states that change together; whether there are any."""
+    """Replace state updates by loops or calls tied to the old states; return whether
+    any exist.
+    """
     updates = _updates(function)
     groups: list[Update] = [*_groups(updates), *_calls(function, updates, kernels)]
     order = UpdateOrder(function, groups)
@@ -117,7 +117,7 @@ def _tie(function: Function, kernels: InPlaceKernels) -> bool:
 
 
 def _independent_ties(group: Update, order: "UpdateOrder") -> Ties:
-    """Return the ties whose states can be written without waiting for anything."""
+    """Return the new states, with their old ones, that need wait for no reader."""
     return {
         n: old
         for n, old in group.ties.items()
@@ -126,11 +126,13 @@ def _independent_ties(group: Update, order: "UpdateOrder") -> Ties:
 
 
 def _reader_results(region: Update) -> list[Value]:
+    """Return the first result of each op that reads an update's old states."""
     return [op.results[0] for op in region.readers() if op.results]
 
 
 class UpdateOrder:
-    """The values that are surely computed after the ops that read old states.
+    """Known order of a function's values: which come surely after the readers of old
+    states.
 
     Args:
         function: that updates states.
@@ -154,6 +156,7 @@ class UpdateOrder:
         self._written: list[Value] = []  # new states, the last one first
 
     def _add(self, op: Operation) -> None:
+        """Record which readers an op's results depend on."""
         operands, before = operands_of(op), self._bit(op)
         for value in operands:
             before |= self._before.get(value, 0)
@@ -162,19 +165,17 @@ class UpdateOrder:
             self._changed.update(op.results)
 
     def _bit(self, op: Operation) -> int:
-        """Return a reader's bit, by its first result, as the hashes of ops do not
-        last.
-        """
+        """Return the bit of an op that reads an old state; 0 for other ops."""
         return self._bits.get(op.results[0], 0) if op.results else 0
 
     def place(self, region: Update) -> int:
-        """Return the place of the last value that a region reads."""
+        """Return the index of the last op that computes an input of an update."""
         return max(
             (self._place.get(value, 0) for value in region.computed_inputs), default=0
         )
 
     def note_written(self, region: Update, results: Sequence[Value]) -> None:
-        """Later regions may wait for the new states of this one."""
+        """Record an update as placed: later ones may wait for its new states."""
         done = self._readers_before(region.computed_inputs) | self._readers_before(
             region.after
         )
@@ -182,7 +183,8 @@ class UpdateOrder:
         self._written.insert(0, results[0])
 
     def values_to_await(self, region: Update) -> list[Value] | None:
-        """Return what a region must wait for beyond its operands; None if unknown.
+        """Return the values an update must wait for, beyond its operands; None if
+        unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
@@ -202,13 +204,11 @@ class UpdateOrder:
         return found
 
     def _readers_before(self, values: Sequence[Value]) -> int:
-        """The readers that some of the values are computed from."""
+        """Return the bits of all readers that some of the values depend on."""
         return reduce(or_, (self._before.get(value, 0) for value in values), 0)
 
     def _can_wait_for(self, value: Value) -> bool:
-        """Return whether a loop can read an element of a value, which is no new
-        state's.
-        """
+        """Return whether a loop can wait for a value by reading an element of it."""
         kind = value.type
         return (
             value not in self._changed
@@ -220,7 +220,7 @@ class UpdateOrder:
 
 
 def _groups(updates: Ties) -> list[UpdateRegion]:
-    """Loops that give new states, together where one may do several."""
+    """Return loops that compute new states, merged where one loop may do several."""
     groups = _RegionGroups()
     for new, old in updates.items():
         if is_loop(new.owner):
@@ -231,14 +231,14 @@ def _groups(updates: Ties) -> list[UpdateRegion]:
 def _calls(
     function: Function, updates: Ties, kernels: InPlaceKernels
 ) -> list[TiedCall]:
-    """The calls of kernels that may write new states over old ones."""
+    """Return the kernel calls that may write new states over old ones."""
     ops = [*function.entry_block.operations] if kernels.holders else []
     found = (TiedCall.of(op, kernels, updates) for op in ops)
     return [each for each in found if each is not None]
 
 
 class _RegionGroups:
-    """Regions of which no two can be one, in the order in which they came to be."""
+    """Update loops, merged greedily when added, in order of creation."""
 
     def __init__(self) -> None:
         self.numbered: dict[int, UpdateRegion] = {}
@@ -246,7 +246,7 @@ class _RegionGroups:
         self._near: dict[Mark, set[int]] = {}  # the regions that have each mark
 
     def add(self, region: UpdateRegion) -> None:
-        """Add a region, merged with the regions near it."""
+        """Add an update loop, merged with adjacent ones as long as possible."""
         while found := self._join(region):  # which may be near more of them
             region = found
         self.numbered[self._count] = region
@@ -255,7 +255,9 @@ class _RegionGroups:
         self._count += 1
 
     def _join(self, region: UpdateRegion) -> UpdateRegion | None:
-        """Join a region with one near it, which is removed; None if there is none."""
+        """Merge a loop with an adjacent one, removing that; None if none can be
+        merged.
+        """
         near = {n for mark in region.marks for n in self._near.get(mark, ())}
         for number in sorted(near):
             other = self.numbered[number]
@@ -269,7 +271,7 @@ class _RegionGroups:
 
 
 def _updates(function: Function) -> dict[Value, Value]:
-    """New values of states, with the arguments of the old ones."""
+    """Map the new value of each state to its argument with the old value."""
     arguments, results = (_states(function, side) for side in _SIDES)
     *_, returned = function.entry_block.operations
     found: dict[Value, Value] = {}
@@ -281,7 +283,7 @@ def _updates(function: Function) -> dict[Value, Value]:
 
 
 def _stored_states(functions: Iterable[Function]) -> set[str]:
-    """The names of the states that have elements."""
+    """Return the names of states with at least one element."""
     found: set[str] = set()
     for function in functions:
         types = function.type.inputs  # a list that is made anew each time
@@ -291,7 +293,7 @@ def _stored_states(functions: Iterable[Function]) -> set[str]:
 
 
 def _states(function: Function, side: str) -> dict[str, int]:
-    """The position of each state among the arguments or results."""
+    """Map the name of each state to its position among arguments or results."""
     if side not in function.attributes:
         return {}
     rows = [ir.DictAttr(row) for row in ir.ArrayAttr(function.attributes[side])]

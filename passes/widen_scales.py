@@ -30,19 +30,22 @@ _WIDE = "f32"
 
 
 class WidenScales(Pass):
-    """Convert narrow scales and offsets of ops outside of regions."""
+    """Convert narrow scales and offsets of `dequantize` ops outside regions to f32."""
 
     name = "widen-scales"
     level = 2
     keeps_graph = True
 
     def run(self, unit: Unit) -> bool:
-        """Run the pass; return whether anything changed."""
+        """Rewrite the unit's module in place; return whether anything changed."""
         bodies = unfused_functions(functions_of(unit.module))
         return any([_change(each, unit.target) for each in bodies])
 
 
 def _change(function: Function, target: Target | None) -> bool:
+    """Convert scales and offsets in a function to f32; return whether any were
+    narrow.
+    """
     changed = False
     for op in [*function.entry_block.operations]:
         if not isinstance(op, Dequantize):
@@ -58,7 +61,7 @@ def _change(function: Function, target: Target | None) -> bool:
 
 
 def _erase_unread(value: Value) -> None:
-    """Erase the reads of rows of a narrow value, which keep it in the archive."""
+    """Erase a gather without uses, and gathers that only it read."""
     rows = made_by(value, Gather)
     if rows is not None and next(iter(value.uses), None) is None:
         narrow = rows.x
@@ -67,7 +70,9 @@ def _erase_unread(value: Value) -> None:
 
 
 def _widened(value: Value, target: Target | None) -> Value:
-    """Return a narrow value in f32; rows of one after they were, if need be."""
+    """Emit a narrow value in f32, cast before the gather of its rows if the target
+    cannot.
+    """
     rows = made_by(value, Gather)
     if rows is None or _converts(target, Tensor.of(value).dtype):
         wide: Value = Builder().cast(value, dtype=_WIDE)
@@ -77,5 +82,5 @@ def _widened(value: Value, target: Target | None) -> Value:
 
 
 def _converts(target: Target | None, dtype: str) -> bool:
-    """Return whether code for a target can make f32 of a dtype."""
+    """Return whether code for a target can convert a dtype to f32."""
     return target is None or not is_limited(Cast, f"{dtype}->{_WIDE}", target)

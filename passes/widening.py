@@ -27,7 +27,8 @@ from aotc.mlir import Function, Operation, Value
 
 
 def bring_to_readers(function: Function, weights: Container[Value]) -> None:
-    """Let each reader of widened elements have the ops that widen them.
+    """Duplicate ops that widen bytes or 16-bit floats for each reader, to be fused
+    there.
 
     Args:
         function: of any ops.
@@ -48,8 +49,8 @@ def bring_to_readers(function: Function, weights: Container[Value]) -> None:
 
 
 def _widened(op: Operation, widened: Container[Value]) -> Value | None:
-    """Return the value that an op converts a step from bytes to their numbers, or from
-    floats of 16 bits to f32.
+    """Return the operand that `op` widens as a step from bytes or 16-bit floats; else
+    None.
     """
     if not isinstance(op, (Cast, Multiply, Subtract)):
         return None
@@ -66,25 +67,25 @@ def _widened(op: Operation, widened: Container[Value]) -> Value | None:
 
 
 def widens(op: Cast) -> bool:
-    """Return whether a cast makes f32 of floats of 16 bits."""
+    """Return whether a cast is from a 16-bit float to f32."""
     source, kind = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
     return source in ("bf16", "f16") and kind == "f32"
 
 
 def _is_float(value: Value) -> bool:
-    """Return whether a value is floats of 16 bits as f32."""
+    """Return whether a value is a cast of 16-bit floats to f32."""
     made = made_by(value, Cast)
     return made is not None and widens(made)
 
 
 def _number(value: Value) -> Value | None:
-    """Return the number that a value repeats."""
+    """Return the scalar that a value broadcasts; None for other values."""
     op = made_by(value, Broadcast)
     return None if op is None or Tensor.of(op.x).rank else op.x
 
 
 def _reshape_bytes(op: Reshape, widened: dict[Value, GraphOp]) -> None:
-    """Widen bytes before a reshape, in the place of reshaping the wide ones.
+    """Replace a reshape of widened bytes by widening of the reshaped bytes.
 
     Args:
         op: the reshape; it is erased.

@@ -15,7 +15,8 @@ Flatten = Callable[[PyTree, list[object], str], None]
 
 
 def flattener(owner: str, tree: int | JsonObject | None) -> Flatten:
-    """A function `(value, leaves, path)` that puts the parts of `value` into `leaves`.
+    """Return a function `(value, leaves, path)` that stores the leaves of a pytree in
+    `leaves`.
 
     Raises (when called):
         InputError: `missing-input`, `unknown-input` or `input-structure`.
@@ -40,6 +41,7 @@ def flattener(owner: str, tree: int | JsonObject | None) -> Flatten:
 
 
 def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
+    """Return a flattener of dicts with exactly the keys of `tree`."""
     # Plain inputs are the common case, and quicker without a function for each.
     direct = [(key, child) for key, child in tree.items() if isinstance(child, int)]
     nested = [
@@ -65,6 +67,7 @@ def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
 def _sequence_flattener(
     owner: str, tree: Sequence[int | JsonObject | None], kind: type
 ) -> Flatten:
+    """Return a flattener of lists or tuples of a fixed length."""
     parts = [flattener(owner, child) for child in tree]
     expected = f"a {kind.__name__} of {len(parts)}"
 
@@ -82,6 +85,7 @@ def _sequence_flattener(
 def _names_error(
     owner: str, path: str, expected: frozenset[str], got: Mapping[str, object]
 ) -> InputError:
+    """Return the error for unknown or missing input names."""
     within = f"{owner}: input {path!r}" if path else owner
     wanted = ", ".join(sorted(expected)) or "none"
     for name in got:
@@ -122,6 +126,7 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
 
 
 def _structure_error(owner: str, path: str, expected: str, value: object) -> InputError:
+    """Return the error for an input of another pytree structure."""
     size = f" of {len(value)}" if isinstance(value, (list, tuple, dict)) else ""
     return InputError(
         "input-structure",

@@ -48,7 +48,7 @@ ToHost: TypeAlias = "Callable[[HalBufferView], Array]"
 
 
 def sender(device: HalDevice, leaf: Leaf) -> ToDevice:
-    """A function from an array to a buffer view on `device`, of a copy."""
+    """Return a function that copies an array to a new buffer view on `device`."""
     allocate = device.allocator.allocate_buffer_copy
     element = ELEMENTS[leaf.dtype]
 
@@ -61,7 +61,7 @@ def sender(device: HalDevice, leaf: Leaf) -> ToDevice:
 
 
 class _Capsule:
-    """A wrapper of a DLPack capsule on the CPU, as `numpy.from_dlpack` expects."""
+    """Adapter that passes a CPU DLPack capsule to `numpy.from_dlpack`."""
 
     __slots__ = ("_capsule",)
 
@@ -83,7 +83,7 @@ class _Capsule:
 
 
 def viewer(device: HalDevice, leaf: Leaf) -> ToHost:
-    """A function from a buffer view on the CPU to a read-only array of its memory."""
+    """Return a function that views a CPU buffer view's memory as a read-only array."""
     dtype = to_numpy(leaf.dtype)
     capsule, from_dlpack = device.create_dlpack_capsule, np.from_dlpack
     if dtype.kind == "V":
@@ -100,7 +100,9 @@ def viewer(device: HalDevice, leaf: Leaf) -> ToHost:
 
 
 def view_as(array: Array, leaf: Leaf, dtype: np.dtype) -> Array:
-    """View an array of IREE, with integers of no sign and booleans of bytes."""
+    """Reinterpret an array from IREE as the manifest's dtype: signed or unsigned,
+    bool.
+    """
     kinds = array.dtype.kind + dtype.kind
     if array.dtype.itemsize != dtype.itemsize or not set(kinds) <= set("iub"):
         raise _mismatch_error(leaf, f"{array.dtype}")
@@ -108,6 +110,7 @@ def view_as(array: Array, leaf: Leaf, dtype: np.dtype) -> Array:
 
 
 def _mismatch_error(leaf: Leaf, got: str) -> VerificationError:
+    """Return the error for a result that is not of the manifest's dtype or shape."""
     return VerificationError(
         "result-mismatch",
         f"the manifest promises {leaf.name!r} as {leaf}, the module returned {got}",
@@ -116,7 +119,9 @@ def _mismatch_error(leaf: Leaf, got: str) -> VerificationError:
 
 
 def shape_checker(leaf: Leaf) -> Callable[[tuple[int, ...]], None]:
-    """A function that refuses a shape of other rank or sizes than the manifest's."""
+    """Return a function that raises for a result shape that contradicts the
+    manifest's.
+    """
     fixed = [(i, size) for i, size in enumerate(leaf.shape) if isinstance(size, int)]
 
     def check(shape: tuple[int, ...]) -> None:
@@ -128,7 +133,7 @@ def shape_checker(leaf: Leaf) -> Callable[[tuple[int, ...]], None]:
 
 
 def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
-    """`read`, and rank and static sizes are those that the manifest promises."""
+    """Wrap a reader of results so that it also checks their rank and static sizes."""
     check = shape_checker(leaf)
     right: tuple[int, ...] | None = None
 
@@ -144,7 +149,9 @@ def _shape_checked(read: ToHost, leaf: Leaf) -> ToHost:
 
 
 def _bits_viewer(dtype: np.dtype, leaf: Leaf) -> ToHost:
-    """Return a viewer for dtypes unknown to NumPy, such as bfloat16."""
+    """Return a viewer for dtypes that NumPy's DLPack does not know, such as
+    bfloat16.
+    """
     element = int(ELEMENTS[leaf.dtype])
 
     def view(buffer_view: HalBufferView) -> Array:
@@ -158,7 +165,7 @@ def _bits_viewer(dtype: np.dtype, leaf: Leaf) -> ToHost:
 
 
 class _MappedBuffer:
-    """Memory of a device, which stays mapped for as long as NumPy's arrays refer to it.
+    """Mapped device memory that stays mapped as long as NumPy arrays refer to it.
 
     Those of `MappedMemory.asarray` in IREE 3.13 do so themselves, but not what views of
     them refer to: NumPy looks through an array of two axes or more to that of one axis
@@ -177,6 +184,6 @@ class _MappedBuffer:
 def mapped_array(
     buffer: HalBuffer | HalBufferView, shape: Sequence[int], dtype: np.dtype
 ) -> Array:
-    """An array of the memory of a buffer, or of a buffer view, which it keeps alive."""
+    """Map a buffer and return an array of its memory, which keeps it alive."""
     array = np.asarray(_MappedBuffer(buffer.map(), shape, dtype))
     return array.view(dtype)  # dtypes that NumPy itself does not know arrive as bytes

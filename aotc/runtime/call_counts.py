@@ -25,7 +25,7 @@ _NANOSECONDS = tuple(round(bound * 1e9) for bound in SECONDS)
 
 
 class Tally:
-    """The calls of one code: integers that only grow."""
+    """Counters of the calls of one code of an entry: integers that only grow."""
 
     __slots__ = (
         "buckets",
@@ -48,7 +48,7 @@ class Tally:
 
 
 class ShapeCounts:
-    """The counts that one call of some shapes adds to the tally of its code.
+    """The increments that a call with certain shapes adds to the tally of its code.
 
     Args:
         tally: of the code.
@@ -80,7 +80,7 @@ class ShapeCounts:
         self._result_bytes: int | None = None  # until a call has returned some
 
     def add(self, nanoseconds: int, results: Sequence[Array]) -> None:
-        """Count a call that has returned; the caller holds the lock of the code."""
+        """Count a finished call, while the caller holds the code's lock."""
         if self._result_bytes is None:
             self._result_bytes = sum(array.nbytes for array in results)
             if self._fetched:
@@ -98,7 +98,7 @@ class ShapeCounts:
 
 
 class FunctionCallCounters:
-    """The counters of one function.
+    """The call counters of one entry or other exported function.
 
     Args:
         labels: model, version, target and entry; None for a function whose calls are
@@ -124,7 +124,7 @@ class FunctionCallCounters:
     def of_entry(
         cls, manifest: Manifest, variant: Variant, spec: EntryPoint, fetched: bool
     ) -> FunctionCallCounters:
-        """Make the counters of an entry of a bundle."""
+        """Return counters of an entry, registered under its labels."""
         labels = {
             "model": manifest.name,
             "version": manifest.version,
@@ -134,7 +134,9 @@ class FunctionCallCounters:
         return cls(labels, code_names_by_export(spec), fetched)
 
     def end_with(self, owner: object) -> None:
-        """Let the registry keep the figures, but nothing else, when `owner` is gone."""
+        """Keep only the final figures in the registry once `owner` is
+        garbage-collected.
+        """
         if self._labels is not None:
             weakref.finalize(owner, counters.detach, self.samples).atexit = False
 
@@ -145,7 +147,7 @@ class FunctionCallCounters:
         shapes: Shapes,
         padded: Shapes | None = None,
     ) -> ShapeCounts:
-        """Return the counts of a call of these shapes.
+        """Return what each call with these shapes adds to its code's tally.
 
         Codes that have a lock each need a name each: a tally has no lock of its own.
 
@@ -164,30 +166,34 @@ class FunctionCallCounters:
         return ShapeCounts(tally, input_bytes, sum(given), computed, self._fetched)
 
     def refuse(self, error: AotcError) -> None:
-        """Count a call that a guard has refused: by the name of the guard."""
+        """Count a call that a guard has refused, under the guard's name."""
         self._count("guard_failures", guard=error.guard or error.code)
 
     def fail(self, error: AotcError) -> None:
-        """Count a call that has failed although its inputs were right."""
+        """Count a call that failed although its inputs were valid, under the error's
+        code.
+        """
         self._count("call_failures", code=error.code)
 
     def _count(self, name: str, **labels: str) -> None:
+        """Increment a labelled counter, if this function has labels."""
         if self._labels is not None:
             counters.counter(name, {**self._labels, **labels}).add()
 
     def samples(self) -> Iterator[Sample]:
-        """Yield samples for the registry, of codes that were called."""
+        """Yield the current figures of all codes that were called, for the registry."""
         assert self._labels is not None
         for variant, tally in list(self._tallies.items()):
             yield from _samples_of(self._labels, variant, tally)
 
 
 def code_names_by_export(spec: EntryPoint) -> dict[str, str]:
-    """Return the name of each code of an entry, by export: `general`, or `n<=64`."""
+    """Return the label of each code of an entry, by export: `general`, or `n<=64`."""
     return {each.export: _variant_name(each) for each in spec.codes}
 
 
 def _variant_name(code: Code) -> str:
+    """Return the label of a code: its sizes, or `general`."""
     parts = (
         f"{name}{'<=' if name in code.padded else '='}{size}"
         for name, size in code.sizes.items()
@@ -198,6 +204,7 @@ def _variant_name(code: Code) -> str:
 def _samples_of(
     entry: Mapping[str, str], variant: str, tally: Tally
 ) -> Iterator[Sample]:
+    """Yield the samples of one code's tally; nothing if it was never called."""
     counts = tuple(tally.buckets)
     if not any(counts):
         return

@@ -17,7 +17,7 @@ Callbacks = Mapping[str, Callable[..., object]]  # by the names in policies
 
 
 def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
-    """Refuse callbacks that no policy names, and values that are no functions.
+    """Raise for callbacks that no policy names, and values that are not callable.
 
     Raises:
         InputError: `bad-option`.
@@ -42,7 +42,8 @@ def require_callbacks(callbacks: Callbacks, symbols: Iterable[Symbol]) -> None:
 def checked_result(
     name: str, spec: EntryPoint, sizes: Mapping[str, int], result: object
 ) -> list[Array]:
-    """Return the leaves of a callback's result, checked against the entry's.
+    """Return the leaves of a callback's result as arrays; raise if they differ from the
+    entry's.
 
     Args:
         name: of the callback.
@@ -79,6 +80,7 @@ def checked_result(
 
 
 def _refusal(spec: EntryPoint, said: str) -> InputError:
+    """Return the error for a callback's result."""
     return InputError(
         "callback-result",
         f"{spec.name}: {said}",

@@ -20,7 +20,7 @@ _said: set[tuple[str, str]] = set()  # bundles and variants that were warned of
 
 
 def fallback_count() -> int:
-    """Count loads of this process that fell back from an accelerator to the CPU.
+    """Return how many loads of this process fell back from an accelerator to the CPU.
 
     A service that watches this number sees a fleet losing its GPUs.
     """
@@ -30,7 +30,8 @@ def fallback_count() -> int:
 def choose(
     manifest: Manifest, target: str | None, fallback: bool
 ) -> tuple[Selection, Variant]:
-    """The variant of a bundle to run here: `target`, or else the best one.
+    """Return the variant of a bundle to run here: that for `target`, or else the best
+    one.
 
     Raises:
         InputError: `unknown-variant`.
@@ -53,6 +54,7 @@ def choose(
 def _refusal(
     manifest: Manifest, selection: Selection, host: Host, target: str | None
 ) -> SetupError:
+    """Return the error for a bundle that does not run on this machine."""
     driver = all("[no-driver]" in reason for reason in selection.reasons)
     return SetupError(
         "no-driver" if driver else "incompatible",
@@ -65,7 +67,7 @@ def _refusal(
 def _fall_back(
     manifest: Manifest, selection: Selection, host: Host, allowed: bool
 ) -> None:
-    """Refuse to run on the processor; or count it, and say it once of each bundle.
+    """Count and warn of a fallback to the CPU; raise if it is not allowed.
 
     Where there is no accelerator of the kind, nothing is amiss and nothing is said.
     """
@@ -98,7 +100,7 @@ def _fall_back(
 
 
 def _has_accelerator(selection: Selection, host: Host) -> bool:
-    """Return whether this machine has an accelerator for which code was passed over.
+    """Return whether this machine has an accelerator whose code cannot be used.
 
     Also where its driver fails, which is what a warning is for.
     """
@@ -115,14 +117,14 @@ def _has_accelerator(selection: Selection, host: Host) -> bool:
 
 
 def _is_driven(judgement: Judgement, host: Host) -> bool:
-    """Return whether a driver here has an accelerator, and not a simulation of one."""
+    """Return whether a driver works here for a real accelerator of the variant."""
     if any(mismatch.code == "software-device" for mismatch in judgement.mismatches):
         return False
     return bool(host.drivers.intersection(BACKENDS[judgement.variant.backend].drivers))
 
 
 def _remedy(judgement: Judgement, host: Host) -> str:
-    """Suggest how to run an accelerator's variant that was passed over."""
+    """Return advice on how to run an accelerator's variant that was passed over."""
     variant = judgement.variant
     if judgement.is_usable:
         return (
@@ -145,7 +147,7 @@ def _remedy(judgement: Judgement, host: Host) -> str:
 
 
 def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
-    """Suggest a remedy when no variant runs here, or not the requested one.
+    """Return advice when no variant runs here, or not the requested one.
 
     Args:
         manifest: of the bundle.
@@ -166,7 +168,9 @@ def _advice(manifest: Manifest, host: Host, targets: Sequence[str]) -> str:
 
 
 def _variant_ids(manifest: Manifest, target: str, host: Host) -> list[str]:
-    """The variants that `target` means: by id, or by a target's name such as `cpu`."""
+    """Return the ids of variants that `target` means: an id, or a target's name such as
+    `cpu`.
+    """
     if target in manifest.variants:
         return [target]
     targets = _parsed_targets(target)
@@ -186,6 +190,7 @@ def _variant_ids(manifest: Manifest, target: str, host: Host) -> list[str]:
 
 
 def _parsed_targets(text: str) -> tuple[Target, ...]:
+    """Return the targets that a text names; none if it is not a target."""
     try:
         return Target.named(text)
     except InputError:  # it may be the id of a variant that another compiler made

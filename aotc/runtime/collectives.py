@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Exchange:
-    """The functions that the code of one device calls.
+    """Host functions by which one device's compiled code exchanges tensors with others.
 
     Args:
         device: of IREE, which computes.
@@ -57,7 +57,7 @@ class Exchange:
         self._running: dict[int, tuple[Leaf, Future[Array]]] = {}
 
     def module(self, instance: VmInstance) -> VmModule:
-        """Return the module for IREE's VM that defines the functions."""
+        """Return a module for IREE's VM that exports the exchange functions."""
         interface = iree.PyModuleInterface(loader_module.NAME, lambda _: self)
         interface.export(
             loader_module.EXCHANGE, "0rr_r", _keeping_error(Exchange.exchange)
@@ -68,12 +68,14 @@ class Exchange:
         return module
 
     def exchange(self, asked: VmRef, sent: VmRef) -> VmRef:
-        """Return the buffer view that this device gets for the one that it sends."""
+        """Run the collective `asked` on a buffer view; return the resulting buffer
+        view.
+        """
         part, leaf, said, array = self._read(asked, sent)
         return self._view(leaf, part.exchange(said, array))
 
     def start(self, asked: VmRef, sent: VmRef) -> int:
-        """Begin an exchange; return its number."""
+        """Start a collective in the background; return its number for `finish`."""
         part, leaf, said, array = self._read(asked, sent)
         if self._pool is None:
             from concurrent.futures import ThreadPoolExecutor  # few loaders need it
@@ -86,7 +88,8 @@ class Exchange:
         return self._count
 
     def _run(self, part: Device, said: JsonObject, array: Array) -> Array:
-        """Exchange, in the thread for it, unless one before has failed in this call.
+        """Run a collective in the exchange thread, unless an earlier one has failed in
+        this call.
 
         Other devices wait for what this one has begun: after a failure it must leave.
         """
@@ -99,14 +102,15 @@ class Exchange:
             raise
 
     def finish(self, number: int) -> VmRef:
-        """Return the buffer view that an exchange ends with, when it does."""
+        """Wait for a started collective; return the resulting buffer view."""
         leaf, running = self._running.pop(number)
         return self._view(leaf, running.result())
 
     def _read(
         self, asked: VmRef, sent: VmRef
     ) -> tuple[Device, Leaf, JsonObject, Array]:
-        """Return who exchanges, the kind of what is sent, what is asked, and the array.
+        """Return the device, element type, JSON request and input array of a
+        collective.
 
         Raises:
             InputError: `needs-devices`.
@@ -125,14 +129,16 @@ class Exchange:
         return self._part, leaf, said, array
 
     def _view(self, leaf: Leaf, array: Array) -> VmRef:
+        """Copy an array to a buffer view on the device; return a reference to it."""
         return sender(self._device, leaf)(array).ref
 
     def keep_error(self, error: Exception) -> None:
-        """Remember what a function has raised."""
+        """Remember an exception raised within compiled code's call."""
         self._error = error
 
     def take_error(self) -> Exception | None:
-        """Return what a function has raised, once, after a call that has failed.
+        """Return and clear the remembered exception, after ending all running
+        collectives.
 
         What the call has begun ends first, so that none of it meets the next call.
         """
@@ -148,7 +154,7 @@ class Exchange:
 
 
 def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
-    """Return the function of an `Exchange`, which keeps what it raises."""
+    """Wrap a method of `Exchange` to remember any exception that it raises."""
 
     def keep(exchange: Exchange, *arguments: object) -> object:
         try:
@@ -161,7 +167,9 @@ def _keeping_error(call: Callable[..., object]) -> Callable[..., object]:
 
 
 def needs_devices(taken: DeviceAxis) -> InputError:
-    """Return the error of a model of several devices that was loaded as one alone."""
+    """Return the error for calling a multi-device model that was loaded as one
+    device.
+    """
     return InputError(
         "needs-devices",
         f"expected {taken.count} devices along '{taken.axis}' to compute this call "

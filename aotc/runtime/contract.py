@@ -39,7 +39,7 @@ _ndarray = np.ndarray
 
 
 class Input:
-    """An input array: its title in messages, and its exact dtype."""
+    """A declared input array, which converts and checks values given for it."""
 
     def __init__(self, owner: str, leaf: Leaf, gpu: DlpackGpu | None = None) -> None:
         self.leaf = leaf
@@ -51,7 +51,9 @@ class Input:
         ]
 
     def given(self, value: object) -> Array | DlpackTensor:
-        """`value` as a tensor on the GPU that computes, or else as an array."""
+        """Convert `value` to a tensor on the computing GPU if it is one, else to a host
+        array.
+        """
         if self._gpu is not None:
             tensor = self._gpu.tensor(value, self._describe)
             if tensor is not None:
@@ -61,7 +63,7 @@ class Input:
         return self.array(value)
 
     def array(self, value: object) -> Array:
-        """`value` as an array of exactly the declared dtype.
+        """Convert `value` to a host array; raise unless it has the declared dtype.
 
         Arrays are never cast. Python's own numbers have no width, so they take the
         declared dtype if it can hold them.
@@ -74,6 +76,7 @@ class Input:
         return array
 
     def _dtype_error(self, dtype: object, cast: str) -> InputError:
+        """Return the error for an array of another dtype."""
         return self.error(
             "dtype-mismatch",
             f"an array of {dtype}",
@@ -82,10 +85,12 @@ class Input:
         )
 
     def _describe(self) -> Described:
+        """Return the description of the input for error messages."""
         leaf = self.leaf
         return Described(self.title, leaf.name, str(leaf), leaf.where)
 
     def _from_number(self, value: bool | int | float) -> Array:
+        """Convert a Python number to the declared dtype; raise if it does not fit."""
         kind = self.dtype.kind
         fits = isinstance(value, bool) if kind == "b" else not isinstance(value, bool)
         if isinstance(value, float) and kind in "iu":
@@ -109,7 +114,7 @@ class Input:
     def error(
         self, code: str, got: str, guard: str, hint: str | None = None
     ) -> InputError:
-        """Return the error of a broken guard of this input."""
+        """Return the error for a violated guard of this input."""
         return InputError(
             code,
             f"{self.title}: expected {self.leaf}, got {got}",
@@ -120,7 +125,7 @@ class Input:
 
 
 class _SizePosition(NamedTuple):
-    """The position of a symbolic size: input, its number, axis, and expected value."""
+    """A symbolic size of an input: its axis and the expression it must equal."""
 
     spec: Input
     number: int
@@ -129,12 +134,13 @@ class _SizePosition(NamedTuple):
 
     @property
     def guard(self) -> str:
-        """The name of the guard of this size."""
+        """The name of the guard on this size."""
         return size_guard(self.spec.leaf.name, self.axis)
 
 
 class CallContract:
-    """Constraints between the shapes of all inputs of an entry point.
+    """Checks the dtypes and shapes of all inputs of an entry, and remembers allowed
+    shapes.
 
     Args:
         owner: how messages call the entry.
@@ -178,7 +184,7 @@ class CallContract:
     def arrays(
         self, values: Sequence[object]
     ) -> tuple[list[Array | DlpackTensor], Shapes]:
-        """Return the arrays of a call, and their shapes.
+        """Convert and check the inputs of a call; return the arrays and their shapes.
 
         Raises:
             InputError: a value, or the shapes of all together, break the contract.
@@ -200,7 +206,7 @@ class CallContract:
         return arrays, shapes
 
     def _check(self, shapes: Shapes) -> None:
-        """Hold the shapes of a call to the contract."""
+        """Raise if the shapes of a call violate the contract."""
         try:
             values = self._check_shapes(shapes)
         except InputError as error:
@@ -209,7 +215,7 @@ class CallContract:
         self._check_bytes(values)
 
     def _check_shapes(self, shapes: Shapes) -> dict[str, int]:
-        """Check the shapes of a call, and return the value of each symbol."""
+        """Raise for wrong ranks or sizes; return the value of each symbol."""
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if len(shape) != len(spec.dims):
                 guard = rank_guard(spec.leaf.name)
@@ -229,7 +235,9 @@ class CallContract:
         return values
 
     def _layout_error(self, shapes: Shapes) -> InputError | None:
-        """The error of images in the other layout, if their sizes would fit in it."""
+        """Return the error for images in the other layout, if their sizes would fit in
+        it.
+        """
         images = [
             number
             for number, spec in enumerate(self.inputs)
@@ -241,7 +249,7 @@ class CallContract:
         return None
 
     def _fits_swapped(self, shapes: Shapes, numbers: Sequence[int]) -> bool:
-        """Return whether shapes are right with some of the images in the other
+        """Return whether the shapes would be right with some images in the other
         layout.
         """
         moved = list(shapes)
@@ -257,6 +265,9 @@ class CallContract:
         return True
 
     def _swapped_error(self, number: int, shape: Shape) -> InputError:
+        """Return the error for an image in the other layout, with the transpose as
+        hint.
+        """
         spec = self.inputs[number]
         layout = spec.leaf.layout
         other = _other_layout(layout)
@@ -270,7 +281,7 @@ class CallContract:
         )
 
     def _check_bytes(self, values: Mapping[str, int]) -> None:
-        """Refuse sizes that the runtime's 64-bit arithmetic gets wrong, or nearly."""
+        """Raise if an output or intermediate would exceed the addressable size."""
         for leaf in self._computed:
             needed = leaf_bytes(leaf, values)
             if needed > ADDRESSABLE:
@@ -285,7 +296,7 @@ class CallContract:
                 )
 
     def _check_guards(self, values: Mapping[str, int]) -> None:
-        """Require the guards of the traced model to hold for the sizes."""
+        """Raise if a condition of the traced model does not hold for the sizes."""
         for guard, condition in self._guards:
             if not condition.holds(values):
                 used = sorted(condition.symbols)
@@ -301,6 +312,7 @@ class CallContract:
     def _size(
         self, spec: Input, axis: int, dim: SizeExpression, values: Mapping[str, int]
     ) -> int:
+        """Evaluate a size expression; raise an input error if it is undefined."""
         try:
             return dim.value(values)
         except Undefined as error:
@@ -309,8 +321,7 @@ class CallContract:
             raise spec.error("shape-mismatch", got, guard) from None
 
     def sizes(self, shapes: Shapes) -> dict[str, int]:
-        """Solve shapes for the symbols: axes that are one symbol first, then
-        expressions.
+        """Return the value of each symbol that the shapes of a call determine.
 
         A size such as `n * 2 + m` decides n once m is known.
         """
@@ -330,7 +341,9 @@ class CallContract:
         name: str,
         size: int,
     ) -> None:
-        """Bind the symbol that this size decides."""
+        """Bind the symbol that a size expression determines; raise if it has no
+        solution.
+        """
         known = {other: value for other, (value, _) in bound.items()}
         value = place.dim.solve(name, size, known)
         if value is None:
@@ -348,6 +361,9 @@ class CallContract:
         name: str,
         size: int,
     ) -> None:
+        """Bind a symbol to a size; raise if another input has given it another
+        value.
+        """
         if name not in bound:
             self._check_symbol(place.spec, name, size)
             bound[name] = size, place
@@ -361,6 +377,7 @@ class CallContract:
             )
 
     def _check_symbol(self, spec: Input, name: str, size: int) -> None:
+        """Raise if a symbol's value is outside its declared range or step."""
         symbol = self._symbols[name]
         largest = symbol.max if symbol.max is not None else size
         is_within = symbol.min <= size <= largest
@@ -381,17 +398,20 @@ class CallContract:
 
 
 def _other_layout(layout: str) -> str:
-    """`nchw` for `nhwc`, and the other way round, of any number of spatial axes."""
+    """Return `nchw` for `nhwc` and vice versa, for any number of spatial axes."""
     spatial = layout.replace("n", "", 1).replace("c", "", 1)
     return f"nc{spatial}" if layout.endswith("c") else f"n{spatial}c"
 
 
 def _is_static(leaf: Leaf) -> bool:
+    """Return whether all sizes of an array are static."""
     return all(isinstance(size, int) for size in leaf.shape)
 
 
 def leaf_bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
-    """Return the bytes of a tensor; 0 where a size has no meaning, such as 1 // 0."""
+    """Return the bytes of a tensor for given symbol values; 0 if a size is
+    undefined.
+    """
     try:
         sizes = [
             size if isinstance(size, int) else SizeExpression.parse(size).value(values)
@@ -403,4 +423,5 @@ def leaf_bytes(leaf: Leaf, values: Mapping[str, int]) -> int:
 
 
 def _text(shape: Shape) -> str:
+    """Format a shape: `[2, 3]`."""
     return f"[{', '.join(map(str, shape))}]"

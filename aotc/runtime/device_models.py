@@ -14,7 +14,7 @@ from aotc.runtime.model import Model
 
 
 class DeviceModels:
-    """A model for each device of this process; `aotc.runtime.load_devices` loads them.
+    """The models of all devices of this process, from `aotc.runtime.load_devices`.
 
     Each keeps the states of its device.
 
@@ -29,7 +29,7 @@ class DeviceModels:
 
     @classmethod
     def of(cls, model: Model | DeviceModels) -> DeviceModels:
-        """Return a model as the only one of its process."""
+        """Wrap a single model as the only device of its process."""
         if isinstance(model, DeviceModels):
             return model
         devices = model.device.devices if model.device else LocalDevices.alone()
@@ -37,7 +37,7 @@ class DeviceModels:
 
     @property
     def first(self) -> Model:
-        """The model of the first device here."""
+        """The model of this process's first device."""
         return self._models[0]
 
     @property
@@ -46,7 +46,8 @@ class DeviceModels:
         return self.first.manifest
 
     def call(self, entry: str, leaves: Sequence[Sequence[object]]) -> list[list[Array]]:
-        """Call an entry on all devices of this process at the same time.
+        """Call an entry on all devices of this process concurrently; return the
+        results' leaves.
 
         Args:
             entry: its name.
@@ -74,7 +75,7 @@ class DeviceModels:
         )
 
     def load_state(self, path: Path | str | os.PathLike[str]) -> None:
-        """Load the states of a file into all models."""
+        """Load the states in a file into all models."""
         for model in self._models:
             model.load_state(path)
 

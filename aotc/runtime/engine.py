@@ -78,13 +78,13 @@ _memories: dict[HalDevice, CallMemory] = {}
 
 @cache
 def instance() -> VmInstance:
-    """The VM instance: several of them in one process are not safe."""
+    """Return the process's only IREE VM instance: several are not safe."""
     made: VmInstance = iree.VmInstance()
     return made
 
 
 def device(backend: str, threads: int | None, *, is_small: bool = False) -> HalDevice:
-    """The device that runs modules of `backend`.
+    """Return the device that runs modules of `backend`, opened on first use.
 
     Args:
         backend: that modules are for.
@@ -102,7 +102,7 @@ def device(backend: str, threads: int | None, *, is_small: bool = False) -> HalD
 
 
 class CallMemory:
-    """Memory that a device keeps from past calls for similar ones.
+    """Policy that keeps a device's freed memory for similar calls, or frees it.
 
     Args:
         device: whose memory it is.
@@ -117,7 +117,7 @@ class CallMemory:
         self._calls: dict[Hashable, int] = {}
 
     def expect(self, call: Hashable, size: int = 0) -> None:
-        """Keep freed memory for a call that is like a recent one, else give it back.
+        """Announce a call: keep freed memory if it is like a recent one, else free it.
 
         Args:
             call: the function and the sizes of its inputs.
@@ -131,7 +131,7 @@ class CallMemory:
             self._last_call = call
 
     def give_back(self) -> None:
-        """Free all memory that nothing refers to."""
+        """Free all cached memory that no buffer refers to."""
         if self.is_kept:
             self._trim()
         self._calls.clear()
@@ -139,12 +139,14 @@ class CallMemory:
 
 
 def call_memory(device: HalDevice) -> CallMemory:
-    """The memory between calls of a device, which all models on it share."""
+    """Return the memory policy of a device, which all models on it share."""
     return _memories[device]
 
 
 def host(backends: set[str]) -> Host:
-    """The machine, as far as modules of these backends are concerned."""
+    """Return the facts of this machine that decide whether modules of these backends
+    run.
+    """
     from aotc.machine import device, processor
 
     described: JsonObject = {
@@ -163,7 +165,7 @@ def host(backends: set[str]) -> Host:
 
 @cache
 def iree_version() -> str:
-    """The release of the IREE runtime, such as `3.13.0`."""
+    """Return the release of the IREE runtime, such as `3.13.0`."""
     from iree.runtime import version
 
     # The version is followed by the date of the release candidate that became it.
@@ -171,14 +173,12 @@ def iree_version() -> str:
 
 
 def physical_cores() -> int:
-    """Count the cores that this process may use; hardware threads of one core count
-    once.
-    """
+    """Return how many physical cores this process may use."""
     return len(_cores())
 
 
 def _cores() -> list[int]:
-    """A processor of each core that this process may use."""
+    """Return one CPU number of each physical core that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     available = affinity(0) if affinity else range(os.cpu_count() or 1)
     cores = {_siblings(cpu): cpu for cpu in sorted(available, reverse=True)}
@@ -195,6 +195,9 @@ def pool_flag(threads: int) -> str:
 
 
 def _siblings(cpu: int) -> str:
+    """Return the hardware threads of a CPU's core, as Linux lists them; used as a
+    core's id.
+    """
     path = _SYSTEM_CPUS / f"cpu{cpu}/topology/thread_siblings_list"
     try:
         return path.read_text()
@@ -203,14 +206,14 @@ def _siblings(cpu: int) -> str:
 
 
 def threads(backend: str, wanted: int | None, *, is_small: bool = False) -> int | None:
-    """Return the number of threads for `wanted`; None for an accelerator."""
+    """Return the number of threads that a model will use; None on an accelerator."""
     if not BACKENDS[backend].on_cpu:
         return None
     return 1 if is_small else _thread_count(wanted)
 
 
 def _thread_count(wanted: int | None) -> int:
-    """The number that was asked for, else the default, which may not be possible."""
+    """Return the wanted number of threads, else the default, unvalidated."""
     if not (wanted is None or isinstance(wanted, int)) or isinstance(wanted, bool):
         raise InputError(
             "bad-threads", f"expected a number of threads, an int; got {wanted!r}"
@@ -221,6 +224,7 @@ def _thread_count(wanted: int | None) -> int:
 
 
 def _cpu_device(threads: int | None, is_small: bool) -> HalDevice:
+    """Return the CPU device of one thread, or of the process's pool."""
     global _pool_size
     wanted = _thread_count(threads)
     if not 1 <= wanted <= MAX_THREADS:
@@ -246,6 +250,9 @@ def _cpu_device(threads: int | None, is_small: bool) -> HalDevice:
 
 @cache
 def _open(driver: str) -> HalDevice:
+    """Open the device of an IREE driver, once per process; raise if it does not
+    work.
+    """
     try:
         allocators = ["caching"] if driver in _KEPT_CALLS else None
         with _hidden(_MPI_VARIABLES):
@@ -265,7 +272,7 @@ def _open(driver: str) -> HalDevice:
 
 @contextmanager
 def _hidden(names: Sequence[str]) -> Iterator[None]:
-    """Remove variables of these names from the environment within this block."""
+    """Remove the named environment variables within the block."""
     held = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -274,6 +281,7 @@ def _hidden(names: Sequence[str]) -> Iterator[None]:
 
 
 def _works(driver: str) -> bool:
+    """Return whether an IREE driver finds a device here."""
     try:
         return bool(_driver(driver).query_available_devices())
     except (RuntimeError, ValueError, KeyError):
@@ -281,7 +289,7 @@ def _works(driver: str) -> bool:
 
 
 def _driver(name: str) -> HalDriver:
-    """A driver of IREE. It takes its flags when it is first asked for, and never again.
+    """Return an IREE driver, with its flags set before its first use.
 
     Raises:
         RuntimeError, ValueError, KeyError: there is no such driver here.

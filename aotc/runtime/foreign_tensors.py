@@ -36,7 +36,7 @@ _ALIGNMENT = 64  # of memory that compiled code reads
 
 
 class _DLTensor(ctypes.Structure):
-    """DLTensor of dlpack.h; a capsule `dltensor` points to one."""
+    """ctypes structure `DLTensor` of dlpack.h; a capsule `dltensor` points to one."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -62,7 +62,7 @@ _KINDS = {0: "int", 1: "uint", 2: "float", 5: "complex"}
 
 @cache
 def _dtype(code: int, bits: int) -> object:
-    """Return the dtype of NumPy, or a text if it has none."""
+    """Return the NumPy dtype of a DLPack type; a description if there is none."""
     if (code, bits) == (6, 8):
         return np.dtype(bool)
     if (code, bits) == (4, 16):
@@ -74,7 +74,7 @@ def _dtype(code: int, bits: int) -> object:
 
 
 class DlpackTensor:
-    """A tensor that a call was given on the GPU that computes it.
+    """A tensor of another framework, given to a call on the GPU that computes it.
 
     Args:
         capsule: that lends its memory, and keeps it.
@@ -98,7 +98,7 @@ class DlpackTensor:
 
     @property
     def is_row_major(self) -> bool:
-        """Return whether elements are contiguous in row-major order."""
+        """Return whether the elements are contiguous in row-major order."""
         if self.strides is None or not self.size:
             return True
         step = 1
@@ -111,7 +111,7 @@ class DlpackTensor:
 
 
 class _Cuda:
-    """Bindings of the functions of CUDA's driver that transfers need."""
+    """Bindings to CUDA's driver for synchronizing with other frameworks."""
 
     LIBRARIES = ("libcuda.so.1", "libcuda.so", "nvcuda.dll")
 
@@ -126,7 +126,7 @@ class _Cuda:
         _require_success("cuDevicePrimaryCtxRetain", held)
 
     def synchronize(self) -> None:
-        """Wait until all work of the context is done."""
+        """Wait until all work in the GPU's primary context is done."""
         library, before = self._library, ctypes.c_void_p()
         pushed = library.cuCtxPushCurrent_v2(self._context)
         _require_success("cuCtxPushCurrent", pushed)
@@ -137,7 +137,7 @@ class _Cuda:
 
 
 class _Hip:
-    """Bindings of the functions of AMD's runtime that transfers need."""
+    """Bindings to AMD's HIP runtime for synchronizing with other frameworks."""
 
     LIBRARIES = ("libamdhip64.so", "amdhip64.dll")
 
@@ -145,7 +145,7 @@ class _Hip:
         self._library, self._number = library, number
 
     def synchronize(self) -> None:
-        """Wait until all work of the device is done."""
+        """Wait until all work on the GPU is done."""
         library, before = self._library, ctypes.c_int()
         _require_success("hipGetDevice", library.hipGetDevice(ctypes.byref(before)))
         _require_success("hipSetDevice", library.hipSetDevice(self._number))
@@ -156,12 +156,13 @@ class _Hip:
 
 
 def _require_success(name: str, code: int) -> None:
+    """Raise if a function of the driver has returned an error code."""
     if code:
         raise SetupError("run-failed", f"expected {name} to succeed, got error {code}")
 
 
 class _Kind(NamedTuple):
-    """DLPack's facts on the GPUs of one of IREE's drivers.
+    """DLPack's constants for the GPUs of one IREE driver.
 
     Args:
         types: DLPack's, of their memory (dlpack.h, DLDeviceType); results have the
@@ -182,7 +183,7 @@ _KINDS_OF_GPUS = {
 
 
 class DlpackGpu:
-    """A GPU whose tensors calls take where they lie, and on which they leave results.
+    """A GPU whose tensors calls use in place, and on which they leave results.
 
     Args:
         kind: of GPUs.
@@ -205,7 +206,8 @@ class DlpackGpu:
     def tensor(
         self, value: Any, describe: Callable[[], Described]
     ) -> DlpackTensor | None:
-        """A value as a tensor on this GPU, or None if it lies in no memory of its kind.
+        """Return a value as a DLPack tensor on this GPU; None if it lies in other
+        memory.
 
         Args:
             value: an array of any framework.
@@ -236,6 +238,7 @@ class DlpackGpu:
         return tensor
 
     def _number_error(self, spec: Described, location: tuple[int, int]) -> InputError:
+        """Return the error for a tensor on another GPU."""
         return InputError(
             "input-device",
             f"{spec.title}: expected {spec.expected} in the memory of the host or on "
@@ -248,6 +251,7 @@ class DlpackGpu:
 
 
 def _lending_error(spec: Described, error: Exception) -> InputError:
+    """Return the error for a tensor whose framework does not export it."""
     reason = str(error).partition("\n")[0]
     tracked = "grad" in reason
     return InputError(
@@ -261,6 +265,7 @@ def _lending_error(spec: Described, error: Exception) -> InputError:
 
 
 def _strides_error(spec: Described, tensor: DlpackTensor) -> InputError:
+    """Return the error for a tensor that is not row-major."""
     assert tensor.strides is not None
     return InputError(
         "input-strides",
@@ -274,7 +279,8 @@ def _strides_error(spec: Described, tensor: DlpackTensor) -> InputError:
 
 @cache
 def gpu_of(driver: str) -> DlpackGpu | None:
-    """The GPU that models of one of IREE's drivers run on, if it lends tensors.
+    """Return the GPU that an IREE driver computes on, if it can share tensors; else
+    None.
 
     IREE computes on the first GPU that a process sees, as frameworks count them.
     """

@@ -34,7 +34,7 @@ _REMEMBERED = 256  # shapes of calls
 
 
 class NoCodeForSizes(InputError):
-    """A call that no code computes.
+    """Raised for a call with sizes that no code of the entry supports.
 
     Args:
         message: for people.
@@ -52,8 +52,8 @@ class NoCodeForSizes(InputError):
         self.sizes = sizes
 
 
-class _Way(NamedTuple):
-    """The computation of calls of certain shapes.
+class _CallPlan(NamedTuple):
+    """Plan for calls of certain shapes: the export, padding, and counters.
 
     Args:
         export: that computes them.
@@ -71,20 +71,20 @@ class _Way(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A call that is ready to run: its way, and arguments on the device.
+    """A checked call, its arguments on the device, ready to be invoked.
 
     `began` (of `perf_counter_ns`) is when its time does. `is_lent` says that some of
     the arguments are tensors of a GPU, so that results stay there.
     """
 
-    way: _Way
+    plan: _CallPlan
     arguments: VmVariantList
     began: int
     is_lent: bool = False
 
 
 class ExportedFunction:
-    """An exported function: flat arrays in, flat arrays out, all of them checked.
+    """An exported function that takes and returns flat arrays, and checks its inputs.
 
     Args:
         code: that exports it.
@@ -125,7 +125,7 @@ class ExportedFunction:
             x.export: _look_up(code, owner, x, leaves, outputs) for x in codes
         }
         self._choose = choose or (lambda _: codes[0])
-        self._ways: dict[Hashable, _Way] = {}
+        self._plans: dict[Hashable, _CallPlan] = {}
         self._codes, self._outputs = codes, outputs
         self._counts = counts or FunctionCallCounters()
         self._counts.end_with(self)
@@ -147,7 +147,7 @@ class ExportedFunction:
         self._readers = list(enumerate(readers))
 
     def __call__(self, values: Sequence[object]) -> list[Any]:
-        """Check `values`, run, and return the results.
+        """Check and convert `values`, run, and return the results.
 
         Raises:
             InputError: an input breaks the contract, and nothing has run; or one of the
@@ -157,7 +157,7 @@ class ExportedFunction:
         return self.invoke(self.prepare(values))
 
     def prepare(self, values: Sequence[object]) -> Prepared:
-        """A call whose arguments are checked, and copied to the device.
+        """Check the inputs and copy them to the device; return a call ready to run.
 
         The copying waits for no other call, so that it overlaps with one that runs in
         another thread. A tensor that lies on the device may be used there, and must not
@@ -169,38 +169,39 @@ class ExportedFunction:
         arrays, shapes = self.check(values)
         if self._transfers is not None:
             return self._prepare_transfers(arrays, shapes, began)
-        way = self._ways.get(shapes) or self._way_for(shapes)
+        plan = self._plans.get(shapes) or self._plan_for(shapes)
         try:
-            if way.padding is not None:
-                arrays = way.padding.pad(arrays)
-            self._expect(way.likeness)
+            if plan.padding is not None:
+                arrays = plan.padding.pad(arrays)
+            self._expect(plan.likeness)
             with self._copying:
-                return Prepared(way, self._arguments(arrays), began)
+                return Prepared(plan, self._arguments(arrays), began)
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
     def _prepare_transfers(
         self, arrays: Sequence[Array | DlpackTensor], shapes: Shapes, began: int
     ) -> Prepared:
-        """`prepare` on a device whose memory is not the host's."""
+        """Prepare a call on a device whose memory is not the host's."""
         assert self._transfers is not None
         lent = tuple([isinstance(array, DlpackTensor) for array in arrays])
         key = (shapes, lent) if any(lent) else shapes
-        way = self._ways.get(key) or self._way_for(shapes, lent)
+        plan = self._plans.get(key) or self._plan_for(shapes, lent)
         try:
-            if way.padding is not None:
-                if any(lent) and way.padding.shapes != shapes:
-                    raise self._padding_error(lent, way.padding)
-                arrays = way.padding.pad(arrays)
-            self._expect(way.likeness, way.moved)
+            if plan.padding is not None:
+                if any(lent) and plan.padding.shapes != shapes:
+                    raise self._padding_error(lent, plan.padding)
+                arrays = plan.padding.pad(arrays)
+            self._expect(plan.likeness, plan.moved)
             with self._copying:
                 arguments = self._transfers.send(arrays)
-            return Prepared(way, arguments, began, any(lent))
+            return Prepared(plan, arguments, began, any(lent))
         except _FAILURES as error:
             raise self._diagnose(error) from error
 
     def check(self, values: Sequence[object]) -> tuple[list[Any], Shapes]:
-        """The arrays of a call that the contract allows, and their shapes.
+        """Convert the inputs and raise if they violate the contract; return arrays and
+        shapes.
 
         Raises:
             InputError: an input breaks the contract.
@@ -214,8 +215,8 @@ class ExportedFunction:
         except MemoryError as error:
             raise self._diagnose(error) from error
 
-    def _way_for(self, shapes: Shapes, lent: Sequence[bool] = ()) -> _Way:
-        """Return the computation of calls of these shapes, and remember it.
+    def _plan_for(self, shapes: Shapes, lent: Sequence[bool] = ()) -> _CallPlan:
+        """Choose and remember how calls of these shapes are computed.
 
         Args:
             shapes: of the inputs.
@@ -244,13 +245,14 @@ class ExportedFunction:
         pairs = zip(itemsizes, shapes, strict=True)
         moved = sum(size * math.prod(shape) for size, shape in pairs)
         moved += sum(leaf_bytes(leaf, sizes) for leaf in self._outputs)
-        way = _Way(export, likeness, padding, counts, moved)
-        if len(self._ways) >= _REMEMBERED:
-            self._ways.clear()
-        self._ways[(shapes, lent) if any(lent) else shapes] = way
-        return way
+        plan = _CallPlan(export, likeness, padding, counts, moved)
+        if len(self._plans) >= _REMEMBERED:
+            self._plans.clear()
+        self._plans[(shapes, lent) if any(lent) else shapes] = plan
+        return plan
 
     def _padding_error(self, lent: Sequence[bool], padding: CallPadding) -> InputError:
+        """Return the error for a tensor on the GPU where calls have to be padded."""
         name = self._inputs[lent.index(True)].name
         shapes = ", ".join(str([*shape]) for shape in padding.shapes)
         error = InputError(
@@ -265,6 +267,7 @@ class ExportedFunction:
         return error
 
     def _no_code_error(self, sizes: Mapping[str, int]) -> NoCodeForSizes:
+        """Return the error for sizes without code."""
         got = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         known = "; ".join(map(str, self._codes))
         return NoCodeForSizes(
@@ -274,27 +277,28 @@ class ExportedFunction:
         )
 
     def _arguments(self, arrays: Sequence[Array]) -> VmVariantList:
+        """Copy host arrays to the device; return the argument list."""
         arguments: VmVariantList = _VariantList(len(arrays))
         for send, array in zip(self._senders, arrays, strict=False):
             arguments.push_ref(send(array))
         return arguments
 
     def invoke(self, call: Prepared) -> list[Any]:
-        """Run a call that is prepared; results are arrays, or `DeviceArray`."""
+        """Run a prepared call; return its results as arrays, or as `DeviceArray`."""
         results = _VariantList(len(self._readers))
         try:
             with self._lock:
-                self._invoke(call.way.export, call.arguments, results)
+                self._invoke(call.plan.export, call.arguments, results)
                 if self._transfers is not None:
                     return self._transfer_results(self._transfers, call, results)
                 get = results.get_as_object
                 arrays = [read(get(i, _BufferView)) for i, read in self._readers]
-                if call.way.padding is not None:
-                    arrays = call.way.padding.cut(arrays)
+                if call.plan.padding is not None:
+                    arrays = call.plan.padding.cut(arrays)
                 if not self._pure:
                     # The next call may overwrite what a stateful function returned.
                     arrays = [array.copy() for array in arrays]
-                call.way.counts.add(perf_counter_ns() - call.began, arrays)
+                call.plan.counts.add(perf_counter_ns() - call.began, arrays)
                 return arrays
         except _FAILURES as error:
             raise self._diagnose(error) from error
@@ -302,7 +306,7 @@ class ExportedFunction:
     def _transfer_results(
         self, transfers: Transfers, call: Prepared, results: VmVariantList
     ) -> list[Any]:
-        """The results of a call on a device whose memory is not the host's.
+        """Return the results of a call on a GPU: copied to the host, or kept there.
 
         All are copies: the next call may overwrite what a stateful function returned.
         """
@@ -310,12 +314,12 @@ class ExportedFunction:
         views = [get(i, _BufferView) for i, _ in self._readers]
         if call.is_lent:  # and so in the very sizes of the code
             kept = transfers.keep(views)
-            call.way.counts.add(perf_counter_ns() - call.began, [])
+            call.plan.counts.add(perf_counter_ns() - call.began, [])
             return kept
         arrays = transfers.fetch(views)
-        if call.way.padding is not None:
-            arrays = call.way.padding.cut(arrays)
-        call.way.counts.add(perf_counter_ns() - call.began, arrays)
+        if call.plan.padding is not None:
+            arrays = call.plan.padding.cut(arrays)
+        call.plan.counts.add(perf_counter_ns() - call.began, arrays)
         return arrays
 
     def count_elsewhere(
@@ -325,7 +329,7 @@ class ExportedFunction:
         results: Sequence[Array],
         began: int,
     ) -> None:
-        """Count a call that a policy has computed with other code than the module's."""
+        """Count a call that was computed by another entry or callback."""
         _, shapes = self._contract.arrays(values)
         itemsizes = [spec.dtype.itemsize for spec in self._contract.inputs]
         counts = self._counts.for_shapes(policy, itemsizes, shapes)
@@ -333,11 +337,13 @@ class ExportedFunction:
             counts.add(perf_counter_ns() - began, results)
 
     def _diagnose(self, error: Exception) -> AotcError:
+        """Convert an exception of a call to an `AotcError`, and count the failure."""
         diagnosed = self._diagnosis(error)
         self._counts.fail(diagnosed)
         return diagnosed
 
     def _diagnosis(self, error: Exception) -> AotcError:
+        """Convert an exception of a call to an `AotcError`; raise a callback's own."""
         raised = self._take_error()  # by what the code has called
         if isinstance(raised, AotcError):
             return raised
@@ -371,7 +377,7 @@ def _look_up(
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],
 ) -> VmFunction:
-    """The function of the module that a code is.
+    """Return the module's exported function for a code; raise if its signature differs.
 
     Raises:
         VerificationError: `entry-missing`, `module-mismatch`.

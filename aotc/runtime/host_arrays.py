@@ -34,7 +34,7 @@ _DEVICES = {
 
 
 class Described(NamedTuple):
-    """The description of an input in errors.
+    """Description of an input for error messages.
 
     Args:
         title: such as `predict: input 'x'`.
@@ -50,7 +50,8 @@ class Described(NamedTuple):
 
 
 def host_array(value: object, describe: Callable[[], Described]) -> Array:
-    """A value as an array of NumPy; nothing is cast, or copied from a device.
+    """Return a value as a NumPy array; raise if it lies on another device or is no
+    array.
 
     Args:
         value: an array of NumPy or of another framework.
@@ -79,7 +80,7 @@ def host_array(value: object, describe: Callable[[], Described]) -> Array:
 
 
 def _device_error(spec: Described, value: object, device: str) -> InputError:
-    """The error that a value lies in the memory of a device."""
+    """Return the error for a value in the memory of a device."""
     return InputError(
         "input-device",
         f"{spec.title}: expected {spec.expected} in the memory of the host, got an "
@@ -91,7 +92,7 @@ def _device_error(spec: Described, value: object, device: str) -> InputError:
 
 
 def _type_error(spec: Described, value: object, got: str) -> InputError:
-    """The error that a value has no array of NumPy."""
+    """Return the error for a value that cannot be a NumPy array."""
     return InputError(
         "input-type",
         f"{spec.title}: expected {spec.expected}, got {got}",
@@ -102,7 +103,9 @@ def _type_error(spec: Described, value: object, got: str) -> InputError:
 
 
 def _foreign_device(value: object) -> str | None:
-    """The device whose memory an array lies in; None for the host, or if none says."""
+    """Return the device that a value says it lies on; None for the host or if it does
+    not say.
+    """
     ask = getattr(value, "__dlpack_device__", None)
     try:
         kind, number = ask() if ask is not None else (1, 0)
@@ -115,11 +118,12 @@ def _foreign_device(value: object) -> str | None:
 
 
 def device_name(kind: int, number: int) -> str:
-    """Return a DLPack device in PyTorch's notation."""
+    """Return a DLPack device in PyTorch's notation, such as `cuda:0`."""
     return f"{_DEVICES.get(kind, f'a device of type {kind}')}:{number}"
 
 
 def _library(value: object) -> str:
+    """Return the name of the package that defines a value's type."""
     return type(value).__module__.partition(".")[0]
 
 

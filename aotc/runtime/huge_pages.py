@@ -45,7 +45,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 @cache
 def huge_page_size() -> int | None:
-    """The size of a huge page; None where private memory can have none."""
+    """Return the size of a huge page; None where private memory can have none."""
     try:
         modes = (_SYSTEM / "enabled").read_text()
         size = int((_SYSTEM / "hpage_pmd_size").read_text())
@@ -57,7 +57,8 @@ def huge_page_size() -> int | None:
 
 @contextmanager
 def huge_pages_for(size: int) -> Iterator[HugePages | None]:
-    """Map memory for so many bytes, unmapped in the end unless it is in place by then.
+    """Yield memory of `size` bytes in huge pages, or None; free it unless it was put in
+    place.
 
     None where small pages will do (see AOTC_HUGE_PAGES), or where there are no others.
     """
@@ -74,7 +75,8 @@ def huge_pages_for(size: int) -> Iterator[HugePages | None]:
 
 
 def header_size(archive: memoryview) -> int | None:
-    """The bytes at the beginning of a parameter archive that are not parameters.
+    """Return the bytes before the parameters in an IREE parameter archive, or None if
+    unknown.
 
     Returns:
         None for an archive that is laid out in another way.
@@ -93,7 +95,7 @@ def header_size(archive: memoryview) -> int | None:
 
 
 class HugePages:
-    """Private memory of a size, to be put in the place of a mapping of a file.
+    """Private memory in huge pages, which replaces a mapping of a file.
 
     Args:
         size: in bytes.
@@ -119,7 +121,7 @@ class HugePages:
         self.view = memoryview(array).cast("B")
 
     def put_in_place(self, header: int, map_file: Callable[[str], None]) -> None:
-        """Replace a mapping of a file by this memory, which the mapping owns then.
+        """Let IREE map a file, then move this memory to the address of that mapping.
 
         Args:
             header: how many bytes the file holds, of the content; zeros come after.
@@ -146,18 +148,21 @@ class HugePages:
         self.view = memoryview(b"")
 
     def close(self) -> None:
-        """Free the memory that is not in place."""
+        """Unmap the memory that was not put in place."""
         os.close(self._file)
         for address in list(self._mapped):
             self._unmap(address)
 
     def _map(self, length: int, access: int, kind: int, file: int = -1) -> int:
+        """Map memory or a file, and note it for unmapping; return the address."""
         address: int = _call("mmap", None, length, access, kind, file, 0)
         self._mapped[address] = length
         return address
 
     def _map_like(self, other: int) -> int:
-        """Map private memory as far from a huge page's multiple as another address."""
+        """Map private memory with the same offset to a huge page's boundary as
+        `other`.
+        """
         huge = huge_page_size()
         assert huge is not None
         start = self._map(self._length + huge, _READ | _WRITE, _PRIVATE | _ANONYMOUS)
@@ -172,11 +177,12 @@ class HugePages:
         return start + before
 
     def _unmap(self, address: int) -> None:
+        """Unmap a noted mapping."""
         _call("munmap", address, self._mapped.pop(address))
 
 
 def _address_of(file: int, length: int) -> int:
-    """Return the address at which this process has mapped a whole file."""
+    """Return the address at which this process has mapped the whole of a file."""
     status = os.fstat(file)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}".encode()
     for line in Path("/proc/self/maps").read_bytes().split(b"\n")[:-1]:
@@ -190,7 +196,7 @@ def _address_of(file: int, length: int) -> int:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The C library, as far as it is called here."""
+    """Return the C library with the signatures of the functions used here."""
     number, address = ctypes.c_int, ctypes.c_void_p
     library, size = ctypes.CDLL(None, use_errno=True), ctypes.c_size_t
     for name, result, arguments in (
@@ -206,7 +212,7 @@ def _library() -> ctypes.CDLL:
 
 
 def _call(name: str, *arguments: int | None) -> int:
-    """Call a function of the C library.
+    """Call a function of the C library; raise OSError if it fails.
 
     Raises:
         OSError: it fails.

@@ -10,7 +10,8 @@ import numpy as np
 
 
 def augmented(sign: str, target: object, value: object) -> Any:
-    """Return the result of `target += value`; an array that is constant stays so.
+    """Return the result of `target += value` (or another operator); read-only arrays
+    stay so.
 
     Args:
         sign: of the operator, without `=`.
@@ -27,7 +28,8 @@ def augmented(sign: str, target: object, value: object) -> Any:
 
 
 def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None]:
-    """Read `owner[index]` for `+=`, and return a function that adds a value and stores.
+    """Read `owner[index]` for `+=`; return a function that adds a value and stores the
+    sum.
 
     Python reads the part before it evaluates that.
     """
@@ -42,8 +44,8 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None
 def augmented_attribute(
     sign: str, owner: object, name: str
 ) -> Callable[[object], None]:
-    """Read `owner.name` for `+=`, and return a function that adds a value and
-    stores.
+    """Read `owner.name` for `+=`; return a function that adds a value and stores the
+    sum.
     """
     before = getattr(owner, name)
 

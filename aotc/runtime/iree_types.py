@@ -20,28 +20,28 @@ class MappedMemory(Protocol):
     """Memory of a buffer, mapped into the process."""
 
     def asarray(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-        """An array of the memory."""
+        """Return an array of the mapped memory, without a copy."""
 
 
 class HalBuffer(Protocol):
-    """Memory of a device."""
+    """A buffer in the memory of a device."""
 
     def byte_length(self) -> int:
-        """The number of bytes."""
+        """Return the size in bytes."""
 
     def map(self) -> MappedMemory:
-        """Map it, for reading."""
+        """Map the buffer into the process, for reading."""
 
 
 class VmRef(Protocol):
-    """A reference to an object of the VM."""
+    """A reference to an object of IREE's VM."""
 
     def deref(self, kind: type[_T]) -> _T:
-        """The object, which is of this class."""
+        """Return the referenced object, of class `kind`."""
 
 
 class HalBufferView(Protocol):
-    """A buffer with a shape and a type of elements."""
+    """A buffer with a shape and an element type."""
 
     @property
     def shape(self) -> Sequence[int]:
@@ -49,30 +49,30 @@ class HalBufferView(Protocol):
 
     @property
     def element_type(self) -> int:
-        """The number of the type of its elements."""
+        """IREE's number of the element type."""
 
     @property
     def byte_length(self) -> int:
-        """The bytes of its elements."""
+        """The size of the elements in bytes."""
 
     @property
     def ref(self) -> VmRef:
-        """A reference to it."""
+        """A reference to the view, to be pushed to a list of arguments."""
 
     def get_buffer(self) -> HalBuffer:
-        """The memory of the elements."""
+        """Return the buffer of the elements."""
 
     def map(self) -> MappedMemory:
-        """Map it, for reading."""
+        """Map the elements into the process, for reading."""
 
 
 class HalAllocator(Protocol):
-    """Gives memory of a device."""
+    """The allocator of a device's memory."""
 
     def allocate_buffer(
         self, memory_type: int, allowed_usage: int, allocation_size: int
     ) -> HalBuffer:
-        """A new buffer."""
+        """Return a new buffer of uninitialized memory."""
 
     def allocate_buffer_copy(
         self,
@@ -82,25 +82,25 @@ class HalAllocator(Protocol):
         buffer: np.ndarray,
         element_type: object,
     ) -> HalBufferView:
-        """A view of a new buffer with the elements of an array."""
+        """Copy an array to a new buffer; return a view of it."""
 
     def trim(self) -> None:
-        """Give back the memory that it keeps for later buffers."""
+        """Free cached memory that no buffer uses."""
 
 
 class HalSemaphore(Protocol):
-    """A timeline of work on a device."""
+    """A timeline semaphore of work on a device."""
 
 
 class HalDevice(Protocol):
-    """A device that runs modules."""
+    """A device of IREE's HAL, which runs modules."""
 
     @property
     def allocator(self) -> HalAllocator:
-        """Gives its memory."""
+        """The allocator of the device's memory."""
 
     def create_semaphore(self, initial_value: int) -> HalSemaphore:
-        """A new timeline."""
+        """Return a new timeline semaphore."""
 
     def queue_copy(
         self,
@@ -109,39 +109,41 @@ class HalDevice(Protocol):
         wait_semaphores: Sequence[tuple[HalSemaphore, int]],
         signal_semaphores: Sequence[tuple[HalSemaphore, int]],
     ) -> None:
-        """Begin a copy, which signals its end."""
+        """Enqueue a copy between buffers, which signals the given semaphores at its
+        end.
+        """
 
     def create_dlpack_capsule(
         self, buffer_view: HalBufferView, device_type_code: int, device_id: int
     ) -> CapsuleType:
-        """A capsule of DLPack that lends the memory of a buffer view."""
+        """Return a DLPack capsule that shares the memory of a buffer view."""
 
     def from_dlpack_capsule(self, input_capsule: CapsuleType) -> HalBufferView:
-        """A buffer view of the memory that a capsule lends."""
+        """Return a buffer view of the memory that a DLPack capsule shares."""
 
 
 class HalDriver(Protocol):
-    """Opens devices of one kind."""
+    """A driver of IREE's HAL, which opens devices of one kind."""
 
     def create_default_device(self, allocators: Sequence[str] | None) -> HalDevice:
-        """Open the first device."""
+        """Open and return the first device."""
 
     def query_available_devices(self) -> Sequence[object]:
-        """The devices of this machine."""
+        """Return the devices of this kind on the machine."""
 
 
 class ParameterIndex(Protocol):
-    """Parameters of modules by name."""
+    """An index of parameters (weights) by name."""
 
     def load(self, file_path: str, format: str | None = None) -> None:
-        """Add those of a file."""
+        """Add the parameters in a file to the index."""
 
     def create_provider(self, scope: str) -> object:
-        """Give them to modules that ask for parameters of this scope."""
+        """Return a provider of the parameters, for modules that read this scope."""
 
 
 class VmInstance(Protocol):
-    """The VM of a process."""
+    """An instance of IREE's virtual machine; one per process."""
 
 
 class VmFunction(Protocol):
@@ -149,34 +151,34 @@ class VmFunction(Protocol):
 
     @property
     def reflection(self) -> Mapping[str, str]:
-        """Facts that the compiler has attached to it."""
+        """Attributes that the compiler has attached to the function."""
 
 
 class VmModule(Protocol):
-    """A module, whose state is in a context."""
+    """A module of IREE's VM; its state lives in a context."""
 
     @property
     def name(self) -> str:
         """The name of the module."""
 
     def lookup_function(self, name: str) -> VmFunction | None:
-        """An exported function by its name."""
+        """Return an exported function by name; None if there is none."""
 
 
 class VmVariantList(Protocol):
-    """The arguments or the results of a call."""
+    """A list of the arguments or results of a call."""
 
     def push_ref(self, ref: object) -> None:
-        """Append an object."""
+        """Append a reference to an object."""
 
     def get_as_object(self, index: int, kind: type[_T]) -> _T:
-        """The object at an index, which is of this class."""
+        """Return the object at an index, of class `kind`."""
 
 
 class VmContext(Protocol):
-    """Modules with their states."""
+    """A VM context: modules with their state."""
 
     def invoke(
         self, function: VmFunction, inputs: VmVariantList, outputs: VmVariantList
     ) -> None:
-        """Run a function, which appends its results to a list."""
+        """Run a function; append its results to `outputs`."""

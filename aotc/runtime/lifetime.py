@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Process:
-    """State of this process that matters when it forks or ends."""
+    """Locks and devices of this process, for a fork or its end."""
 
     def __init__(self) -> None:
         self.calls: WeakSet[threading.RLock] = WeakSet()
@@ -38,7 +38,7 @@ class _Process:
         self.held = ExitStack()
 
     def hold_calls(self) -> None:
-        """Wait for calls in flight; none begins until they are let go.
+        """Wait for running calls, and block new ones until `let_calls_go`.
 
         Locks of copies come last, as for whoever takes both.
         """
@@ -48,9 +48,13 @@ class _Process:
         self.held = held
 
     def let_calls_go(self) -> None:
+        """Allow calls again."""
         self.held.close()
 
     def enter_child(self) -> None:
+        """Prepare the child of a fork: allow calls, mark thread pools as lost, leak
+        devices.
+        """
         self.let_calls_go()
         self.lost_pool = self.lost_pool or bool(self.pooled)
         for device in self.devices:
@@ -61,7 +65,7 @@ _process = _Process()
 
 
 def call_lock() -> threading.RLock:
-    """A lock for one VM context, which runs one call at a time.
+    """Return a new lock for one VM context, which runs one call at a time.
 
     Who holds it may make several calls. It is held while IREE does anything for a call
     but the copying of its inputs.
@@ -72,7 +76,7 @@ def call_lock() -> threading.RLock:
 
 
 def copy_lock() -> threading.RLock:
-    """A lock for the copying of inputs, which a call that runs does not wait for.
+    """Return a new lock for copying inputs, which a running call does not hold.
 
     Who holds it takes no `call_lock`.
     """
@@ -82,7 +86,7 @@ def copy_lock() -> threading.RLock:
 
 
 def note_open(device: HalDevice, *, pooled: bool) -> None:
-    """Note a device that is open, and whether other threads do its work."""
+    """Record an open device, and whether a pool of threads does its work."""
     _process.devices.append(device)
     if pooled:
         _process.pooled.append(device)
@@ -94,7 +98,7 @@ def has_pool(device: HalDevice) -> bool:
 
 
 def require_pool() -> None:
-    """Refuse to wait for threads that a fork has left behind.
+    """Raise if this process is a fork, which has lost the threads of the pool.
 
     Raises:
         SetupError: `forked`.

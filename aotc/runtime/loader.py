@@ -138,6 +138,7 @@ def load_devices(
 
 
 def _connect(model: Model, callbacks: Callbacks) -> None:
+    """Connect all entries of a model to each other and to the callbacks."""
     require_callbacks(callbacks, model.manifest.symbols.values())
     for entry in model.entries.values():
         entry.connect(model.entries, callbacks)
@@ -160,7 +161,9 @@ _PartOf = Callable[[Manifest], Device | None]
 
 
 def _part_of_process(manifest: Manifest) -> Device | None:
-    """Return the device that this process is; None if it is none, or several."""
+    """Return the device of this process; None if the model has none, or here
+    several.
+    """
     if manifest.devices is None:
         return None
     devices = LocalDevices(current(), manifest.devices)
@@ -168,7 +171,7 @@ def _part_of_process(manifest: Manifest) -> Device | None:
 
 
 def _load_all(asked: _Asked) -> DeviceModels:
-    """Load the models of the devices of this process."""
+    """Load one model for each device of this process."""
     first = _load(asked, _first_part)
     assert first.device is not None
     devices = first.device.devices
@@ -180,7 +183,7 @@ def _load_all(asked: _Asked) -> DeviceModels:
 
 
 def _known_part(part: Device, manifest: Manifest) -> Device:
-    """Return the given part; the manifest decides nothing here."""
+    """Return the given device; the manifest is not needed."""
     return part
 
 
@@ -190,6 +193,9 @@ def _first_part(manifest: Manifest) -> Device:
 
 
 def _load(asked: _Asked, part_of: _PartOf) -> Model:
+    """Verify a bundle, choose its variant and load it as the device that `part_of`
+    returns.
+    """
     # 1. verify
     bundle = read_bundle(asked.path, asked.trust, asked.allow_unsigned)
     manifest = bundle.manifest
@@ -219,6 +225,7 @@ def _map(
     exchange: Exchange | None,
     is_mapped: bool,
 ) -> LoadedModule:
+    """Map the weights and load the code of a variant; return the running module."""
     scopes = _parameters(bundle, variant, is_mapped)
     providers = [index.create_provider(scope=name) for name, index in scopes.items()]
     try:
@@ -236,7 +243,7 @@ def _map(
 
 
 def _check_backend(code: Buffer, variant: Variant) -> None:
-    """Refuse a variant whose declared CPU level is below the code that it holds."""
+    """Raise if a variant declared as portable holds native code."""
     backend = BACKENDS[variant.backend]
     if not backend.is_portable:
         return
@@ -257,7 +264,7 @@ def start(
     providers: Sequence[object] = (),
     exchange: Exchange | None = None,
 ) -> LoadedModule:
-    """The code of a variant, running on a device of `engine.device`.
+    """Load a variant's code in a new VM context on a device; return the running module.
 
     Args:
         code: the .vmfb, which nobody has verified here.
@@ -285,9 +292,7 @@ def start(
 
 
 def _is_mapped(weights: str | None) -> bool:
-    """Return whether `weights`, or else AOTC_WEIGHTS, asks for mapping; refuse other
-    modes.
-    """
+    """Return whether weights are to be mapped from files; raise for unknown modes."""
     mode = options.get("AOTC_WEIGHTS") if weights is None else weights
     if mode not in options.WEIGHTS_MODES:
         known = " or ".join(options.WEIGHTS_MODES)
@@ -303,7 +308,9 @@ def _load_weights(
     on_cpu: bool,
     mapped: bool,
 ) -> None:
-    """Add verified weights to a parameter index, in huge pages where those help."""
+    """Verify a weights file and add it to a parameter index, in huge pages if
+    possible.
+    """
     if mapped:
         with bundle.mapped_path(weights.file) as path:
             index.load(path, weights.format)
@@ -324,7 +331,7 @@ def _load_weights(
 def _parameters(
     bundle: VerifiedBundle, variant: Variant, is_mapped: bool
 ) -> dict[str, ParameterIndex]:
-    """The weights that `variant` needs, as parameter indexes by scope."""
+    """Load the weights that `variant` needs; return the parameter indexes by scope."""
     scopes: dict[str, ParameterIndex] = {}
     for weights in bundle.manifest.weights:
         if weights.required_by and variant.id not in weights.required_by:

@@ -25,7 +25,7 @@ from aotc.runtime.states import ModelStates
 
 
 class LoadedEntry:
-    """An entry point: call it with its inputs by name.
+    """An entry point of a loaded model: call it with its inputs by name.
 
     Inputs are NumPy arrays of the declared dtypes (or Python numbers), in the structure
     that the model was built with; the input of an entry that has but one needs no name.
@@ -82,7 +82,7 @@ class LoadedEntry:
     def _by_name(
         self, positional: tuple[object, ...], inputs: Mapping[str, object]
     ) -> dict[str, object]:
-        """Name the only positional input; refuse several, whose order may change."""
+        """Return the single positional input by its name; raise for several."""
         names = list(self.spec.arguments["dict"])
         if len(names) == 1 and len(positional) == 1 and not inputs:
             return {names[0]: positional[0]}
@@ -95,11 +95,14 @@ class LoadedEntry:
 
     @property
     def function(self) -> ExportedFunction:
-        """The function of flat leaves, whose calls can be prepared before they run."""
+        """The underlying function of flat arrays, whose calls can be prepared in
+        advance.
+        """
         return self._run
 
     def flatten(self, inputs: PyTree) -> list[object]:
-        """The leaves of inputs by name, in the order of `spec`; not checked further.
+        """Return the leaves of named inputs in the order of `spec`, with only names
+        checked.
 
         Raises:
             InputError: `missing-input`, `unknown-input` or `input-structure`.
@@ -109,7 +112,9 @@ class LoadedEntry:
         return leaves
 
     def build(self, leaves: Sequence[object]) -> Any:
-        """The result that has these leaves, which are in the order of `spec`."""
+        """Return the result pytree with these leaves, which are in the order of
+        `spec`.
+        """
         return self._build(leaves)
 
     def call_flat(self, leaves: Sequence[object]) -> list[Any]:
@@ -126,7 +131,9 @@ class LoadedEntry:
     def _call_elsewhere(
         self, leaves: Sequence[object], miss: NoCodeForSizes
     ) -> list[Any]:
-        """The results of a call that no code computes, by the policy of its sizes."""
+        """Compute a call without code by another entry or callback; return the result's
+        leaves.
+        """
         policy = self.spec.route_for(miss.sizes, self.symbols)
         if policy is None:
             raise miss
@@ -148,7 +155,8 @@ class LoadedEntry:
         return arrays
 
     def connect(self, entries: Mapping[str, LoadedEntry], callbacks: Callbacks) -> None:
-        """Connect the entry to others and callbacks for sizes that it has no code for.
+        """Set the entries and callbacks to which calls of sizes without code are
+        routed.
 
         Args:
             entries: of the model, by name.
@@ -163,7 +171,7 @@ class LoadedEntry:
 
 
 class Model:
-    """A bundle that is loaded and ready: `model.predict(x=...)`.
+    """A loaded bundle, ready to be called: `model.predict(x=...)`.
 
     Entry points are attributes, and `model.entry(name)` finds those whose name is also
     that of something else here. States keep their values between calls. Several threads
@@ -199,7 +207,7 @@ class Model:
                 vars(self).setdefault(name, entry)
 
     def entry(self, name: str) -> LoadedEntry:
-        """The entry point `name`.
+        """Return the entry point `name`.
 
         Raises:
             InputError: `unknown-entry`.
@@ -208,7 +216,7 @@ class Model:
 
     @translate_system_errors()
     def read_state(self, name: str | None = None) -> Any:
-        """A copy of a state, as a pytree of arrays.
+        """Return a copy of a state, as a pytree of arrays.
 
         Args:
             name: of the state; by default the only one, or of several `state`.
@@ -268,9 +276,7 @@ class Model:
         self._states.load(path, name)
 
     def __copy__(self) -> Model:
-        """Return a model of the same code and states, with entries that can be
-        replaced.
-        """
+        """Return a model that shares code and states, whose entries can be replaced."""
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         return other

@@ -22,7 +22,7 @@ CALLS_OF_A_KIND = 8
 
 
 class LoadedModule:
-    """The running code of a variant, which all functions of a model share.
+    """The running code of a variant, shared by all functions of a model.
 
     Args:
         context: that the module lives in.
@@ -63,7 +63,7 @@ class LoadedModule:
         self._is_mixed = False  # whether workspaces may be of another kind
 
     def expect(self, call: Hashable, size: int = 0) -> None:
-        """Keep memory for calls like the recent ones, and give back what these lack.
+        """Announce a call: keep memory for calls like recent ones, and free the rest.
 
         Args:
             call: the function and the sizes of its inputs.
@@ -74,7 +74,8 @@ class LoadedModule:
         self._keep_for(call, size)
 
     def _expect_workspaces(self, release: VmFunction, call: Hashable) -> None:
-        """Give workspaces back before the last of some calls of one kind in a row.
+        """Free workspaces of other kinds of calls once several of one kind came in a
+        row.
 
         Note [workspaces of entries that take turns]: a block serves every entry that
         needs at most its size, so that the model holds what its largest entry needs.

@@ -20,7 +20,8 @@ _Given = TypeVar("_Given", bound=Array | DlpackTensor)
 
 
 class CallPadding:
-    """The padding of calls of certain sizes.
+    """Padding of calls of certain sizes to the sizes of a code; it also cuts the
+    results.
 
     Args:
         code: that they are padded for.
@@ -44,7 +45,8 @@ class CallPadding:
         self._told = np.zeros((*(sizes[name] for name in code.told), 0), np.int8)
 
     def pad(self, arrays: Sequence[_Given]) -> list[_Given | Array]:
-        """The arrays that the code takes: padded with zeros, and one of the sizes.
+        """Return the arguments of the code: arrays padded with zeros, and one that
+        tells the sizes.
 
         A tensor on the GPU has the sizes of the code already.
         """
@@ -52,7 +54,7 @@ class CallPadding:
         return [*(_pad(array, shape) for array, shape in pairs), self._told]
 
     def cut(self, results: Sequence[Array]) -> list[Array]:
-        """The parts of results that are the call's."""
+        """Return the results cut to the sizes of the call."""
         return [
             array if array.shape == shape else array[_part(shape)]
             for array, shape in zip(results, self._results, strict=True)
@@ -60,6 +62,7 @@ class CallPadding:
 
 
 def _shape(leaf: Leaf, sizes: Mapping[str, int]) -> Shape:
+    """Return the shape of an array for given symbol values."""
     return tuple(
         size if isinstance(size, int) else SizeExpression.parse(size).value(sizes)
         for size in leaf.shape
@@ -67,10 +70,12 @@ def _shape(leaf: Leaf, sizes: Mapping[str, int]) -> Shape:
 
 
 def _part(shape: Shape) -> _Part:
+    """Return the index of the leading part with a shape."""
     return tuple(map(slice, shape))
 
 
 def _pad(array: _Given, shape: Shape) -> _Given | Array:
+    """Pad an array with zeros to a shape; return it as it is if it has that shape."""
     if array.shape == shape:
         return array
     assert not isinstance(array, DlpackTensor)

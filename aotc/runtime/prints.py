@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 def sink(device: HalDevice, on_cpu: bool) -> object:
-    """Return the sink for buffers of a model's prints, for IREE's HAL module."""
+    """Return the debug sink for IREE's HAL module that prints a model's traced
+    buffers.
+    """
     return iree.HalModuleDebugSink(_writer(device, on_cpu))
 
 
 def _writer(
     device: HalDevice, on_cpu: bool
 ) -> Callable[[str, Sequence[HalBufferView]], None]:
+    """Return a function that prints the buffer views of one trace."""
     reader = buffers.viewer if on_cpu else transfers.Fetcher
 
     def write(key: str, views: Sequence[HalBufferView]) -> None:

@@ -20,7 +20,7 @@ Codes = dict[str, list[tuple[str, JsonObject]]]
 
 
 def form_of(value: object) -> tuple[JsonObject, list[np.ndarray]]:
-    """Return the form of a value that selects code, as manifests spell it, and its
+    """Return the key of a value that selects code (structure, dtypes, ranks), and its
     arrays.
 
     Args:
@@ -36,18 +36,18 @@ def form_of(value: object) -> tuple[JsonObject, list[np.ndarray]]:
 
 
 def array_token(dtype: np.dtype, rank: int) -> str:
-    """A text that arrays share whose sizes alone differ."""
+    """Return a text that is equal for arrays that differ in their sizes alone."""
     return f"{dtype} array of rank {rank}"
 
 
 def value_token(value: object) -> str:
-    """A text that values of one type share if they are the same."""
+    """Return a text that is equal for equal values of one type."""
     return f"{type(value).__name__} {value!r}"
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is a NumPy array that compiled code takes; subclasses
-    are not.
+    """Return whether a value is a NumPy array, no subclass, of a dtype that code
+    takes.
     """
     if not (type(value) is np.ndarray or isinstance(value, np.generic)):
         return False
@@ -55,7 +55,7 @@ def is_array(value: object) -> bool:
 
 
 class Regions:
-    """The regions of a package.
+    """The compiled regions of a hybrid program's package, loaded on first use.
 
     Args:
         module: `__file__` of the package.
@@ -78,7 +78,7 @@ class Regions:
             return self._loaded[0]
 
     def _read(self, options: Mapping[str, Any]) -> tuple[Model, Codes]:
-        """The model, and the code of each region."""
+        """Load the bundle; return the model, and the entries of each region."""
         model = load(self._path, **options)
         codes: Codes = {}
         for each in model.manifest.data["hybrid"]["regions"]:
@@ -86,9 +86,7 @@ class Regions:
         return model, codes
 
     def _current(self) -> tuple[Model, Codes]:
-        """Return the loaded model, loading it at the first call while other threads
-        wait.
-        """
+        """Return the loaded model, loading it on the first call."""
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
@@ -97,7 +95,7 @@ class Regions:
         return self._loaded
 
     def __call__(self, region: str, /, **values: object) -> tuple[Any, ...]:
-        """The values that a region computes, in the order of their names.
+        """Run a region on named values; return its results in the order of their names.
 
         Raises:
             InputError: `region-guard`: a value that is no array, or the form of one,
@@ -116,7 +114,7 @@ class Regions:
     def _refusal(
         self, region: str, form: JsonObject, forms: Sequence[JsonObject]
     ) -> InputError:
-        """Return the error for values that no code was made for."""
+        """Return the error for values whose form has no code."""
         name = next(
             (n for n in form if all(each[n] != form[n] for each in forms)), min(form)
         )
@@ -131,6 +129,7 @@ class Regions:
 
 
 def _shown(form: JsonObject) -> str:
+    """Format the form of a value for an error message."""
     plain = form["tree"] == 0
     leaves = ", ".join(form["leaves"]) or "nothing"
     return leaves if plain else f"{form['tree']} with {leaves}"

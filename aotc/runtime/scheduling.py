@@ -24,7 +24,7 @@ _R = TypeVar("_R")
 
 
 def without_wakeup_preemption(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return `call`, made in a thread that does not preempt the one that wakes it.
+    """Wrap `call` to run with a scheduling policy that does not preempt its waker.
 
     See Note [a caller that is woken too early]. On systems without such a policy it is
     `call` itself.
@@ -45,7 +45,8 @@ def without_wakeup_preemption(call: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _leave_usual_policy() -> bool:
-    """Change SCHED_OTHER of this thread to SCHED_BATCH; return whether it was that.
+    """Change this thread from SCHED_OTHER to SCHED_BATCH; return whether it was
+    changed.
 
     A sandbox may forbid it: then calls are made as they are.
     """

@@ -30,7 +30,7 @@ def require_signature(
     inputs: Sequence[Leaf],
     outputs: Sequence[Leaf],
 ) -> None:
-    """Refuse a function of the module that differs from the manifest.
+    """Raise if an exported function's inputs or outputs differ from the manifest.
 
     Args:
         function: of IREE's runtime.
@@ -58,6 +58,9 @@ def require_signature(
 
 
 def _fits(leaf: Leaf, code: Code, sizes: Sequence[str], kind: str) -> bool:
+    """Return whether a tensor type of the module agrees with an array of the
+    manifest.
+    """
     expected = _TYPES.get(leaf.dtype, leaf.dtype)
     if expected[0] == "u":  # IREE's integers have no sign
         expected = f"i{expected[1:]}"
@@ -72,7 +75,7 @@ def _fits(leaf: Leaf, code: Code, sizes: Sequence[str], kind: str) -> bool:
 
 
 def _fixed_sizes(leaf: Leaf, code: Code) -> list[int | None]:
-    """The sizes of a leaf where the code runs; None where a call decides."""
+    """Return the sizes of an array for a code; None where a call decides."""
     return [
         size if isinstance(size, int) else _value(SizeExpression.parse(size), code)
         for size in leaf.shape
@@ -80,10 +83,12 @@ def _fixed_sizes(leaf: Leaf, code: Code) -> list[int | None]:
 
 
 def _value(dim: SizeExpression, code: Code) -> int | None:
+    """Evaluate a size for a code's fixed symbols; None if others occur in it."""
     return dim.value(code.sizes) if dim.symbols <= code.sizes.keys() else None
 
 
 def _mismatch(code: Code, expected: str, got: str) -> VerificationError:
+    """Return the error for a module that contradicts the manifest."""
     return VerificationError(
         "module-mismatch",
         f"the manifest promises {expected} of '{code.export}', the module has {got}",

@@ -24,7 +24,8 @@ _TURN = 25  # µs, after each turn of a loop
 
 
 def is_small(manifest: Manifest, variant: Variant, threads: int | None) -> bool:
-    """Return whether no call of a variant gains by so many threads.
+    """Return whether one thread runs every call of a variant as fast as `threads`
+    would.
 
     A bundle that tells neither how much memory nor how much work there is, or has sizes
     without a greatest, is not small.
@@ -40,9 +41,7 @@ def is_small(manifest: Manifest, variant: Variant, threads: int | None) -> bool:
 
 
 def _is_compact(manifest: Manifest, variant: Variant) -> bool:
-    """Return whether all calls of a variant touch little memory, with weights and
-    states.
-    """
+    """Return whether all calls, with weights and states, touch little memory."""
     if not variant.memory.keys() >= _exports(manifest):
         return False
     if not all(_is_greatest(x["sizes"], manifest.symbols) for x in _plans(variant)):
@@ -69,15 +68,15 @@ def _has_no_gain(manifest: Manifest, variant: Variant, threads: int) -> bool:
 
 
 def _exports(manifest: Manifest) -> set[str]:
-    """The functions that compute the calls of all entries."""
+    """Return the exported functions that compute calls of all entries."""
     return {name for each in manifest.entry_points.values() for name in each.exports}
 
 
 def _plans(variant: Variant) -> list[JsonObject]:
-    """The memory plans of its entries."""
+    """Return the memory plans of a variant's entries."""
     return list(variant.memory.values())
 
 
 def _is_greatest(sizes: Mapping[str, int], symbols: Mapping[str, Symbol]) -> bool:
-    """Return whether symbols have the greatest sizes that calls may give them."""
+    """Return whether all symbols have the greatest sizes that calls may have."""
     return all(size == symbols[name].max for name, size in sizes.items())

@@ -39,7 +39,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class StateFileLayout:
-    """The contents of a file of states of a model."""
+    """The expected contents of a file of states: model, version and leaves."""
 
     model: str
     version: str
@@ -47,13 +47,13 @@ class StateFileLayout:
 
     @classmethod
     def of(cls, manifest: Manifest, states: Sequence[ManifestState]) -> StateFileLayout:
-        """The layout of a file with these states."""
+        """Return the layout of a file with the given states."""
         leaves = {key(state, leaf): leaf for state in states for leaf in state.leaves}
         return cls(manifest.name, manifest.version, leaves)
 
 
 def key(state: ManifestState, leaf: Leaf) -> str:
-    """The name of a leaf in a file."""
+    """Return the name of a state's leaf in a file: its dotted path."""
     return f"{state.name}.{leaf.name}" if leaf.name else state.name
 
 
@@ -63,7 +63,7 @@ def save(
     arrays: Mapping[str, Array],
     notes: Mapping[str, str],
 ) -> None:
-    """Write `arrays` by key, with `notes` as further metadata.
+    """Write arrays by key to a .safetensors file atomically, with `notes` as metadata.
 
     Raises:
         SetupError: `cannot-write`; a file that was there is still there then.
@@ -91,7 +91,7 @@ def _header(
     names: Sequence[str],
     parts: Sequence[bytes],
 ) -> bytes:
-    """The header of a .safetensors file, with its keys in order.
+    """Return the header bytes of a .safetensors file, with its keys in a fixed order.
 
     The library's own writer puts metadata in another order in every process.
     """
@@ -109,9 +109,7 @@ def _header(
 
 
 def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
-    """Refuse a file whose digest differs; files of earlier releases have none, or
-    one of the arrays.
-    """
+    """Raise if a file's content digest differs; files of early releases have none."""
     if "content" not in metadata:
         return
     with open(path, "rb") as file:
@@ -124,12 +122,13 @@ def _check_content(path: Path, metadata: Mapping[str, str]) -> None:
 
 
 def _content(metadata: Mapping[str, str], data: str) -> str:
-    """The digest of a file: of its metadata, and of the digest of its arrays."""
+    """Return the digest of a file, from its metadata and the digest of its arrays."""
     rest = {name: text for name, text in metadata.items() if name != "content"}
     return hashlib.sha256(strict_json.dump([rest, data])).hexdigest()
 
 
 def _digest_of_chunks(chunks: Iterable[bytes]) -> str:
+    """Return the SHA-256 of consecutive pieces of data."""
     digest = hashlib.sha256()
     for chunk in chunks:
         digest.update(chunk)
@@ -137,7 +136,8 @@ def _digest_of_chunks(chunks: Iterable[bytes]) -> str:
 
 
 def load(path: Path, layout: StateFileLayout, prefix: str | None) -> dict[str, Array]:
-    """The arrays of a file by key; with `prefix` those of one state alone.
+    """Read and check a file of states; return its arrays by key, of one state with
+    `prefix`.
 
     Raises:
         InputError: `no-such-file`, `bad-state-file`, `other-model`, `state-leaves`,
@@ -160,7 +160,7 @@ def load(path: Path, layout: StateFileLayout, prefix: str | None) -> dict[str, A
 
 
 def notes(path: Path) -> dict[str, str]:
-    """The metadata of a file of states.
+    """Return the metadata of a file of states.
 
     Raises:
         InputError: `no-such-file` or `bad-state-file`.
@@ -171,6 +171,7 @@ def notes(path: Path) -> dict[str, str]:
 
 @contextmanager
 def _open_states(path: Path) -> Iterator[Any]:
+    """Open a .safetensors file; convert its errors to input errors."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
@@ -185,6 +186,7 @@ def _open_states(path: Path) -> Iterator[Any]:
 
 
 def _digest(leaves: Mapping[str, Leaf]) -> str:
+    """Return the digest of names, dtypes and shapes of leaves."""
     rows = [
         [name, leaves[name].dtype, [*leaves[name].shape]] for name in sorted(leaves)
     ]
@@ -192,7 +194,7 @@ def _digest(leaves: Mapping[str, Leaf]) -> str:
 
 
 def _leaf(file: Any, name: str) -> Leaf:
-    """Read an array's dtype and shape from the header; dtypes are in lower case."""
+    """Return an array's dtype and shape from the header of an open file."""
     found = file.get_slice(name)
     return Leaf(name, found.get_dtype().lower(), tuple(found.get_shape()))
 
@@ -200,6 +202,7 @@ def _leaf(file: Any, name: str) -> Leaf:
 def _check_origin(
     found: Mapping[str, str], layout: StateFileLayout, path: Path
 ) -> None:
+    """Raise if a file was not written by `save`, or for another model."""
     if found.get("format") != _FORMAT:
         got = found.get("format", "a file of another kind")
         raise _file_error(path, f"expected the format {_FORMAT}, got {got}")
@@ -216,6 +219,7 @@ def _check_origin(
 def _check_leaves(
     found: Mapping[str, Leaf], expected: Mapping[str, Leaf], path: Path
 ) -> None:
+    """Raise if the arrays in a file differ from the model's in name, dtype or shape."""
     missing, extra = expected.keys() - found.keys(), found.keys() - expected.keys()
     if missing or extra:
         said = [f"{_names_text(missing)} missing"] if missing else []
@@ -238,8 +242,8 @@ def _check_leaves(
 
 
 def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str | None:
-    """Return a hint if the file holds fewer states than are asked for, or is of
-    another version.
+    """Return the hint for a file of fewer states than asked for, or of another
+    version.
     """
     states = {name.partition(".")[0] for name in found}
     if states and states < {name.partition(".")[0] for name in expected}:
@@ -248,12 +252,16 @@ def _states_hint(found: Mapping[str, Leaf], expected: Mapping[str, Leaf]) -> str
 
 
 def _names_text(names: set[str]) -> str:
+    """Format the first names for an error message."""
     some = sorted(names)[:_LISTED]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(some) + more
 
 
 def _file_error(path: Path, reason: str) -> InputError:
+    """Return the error for a file that `save_state` did not write, or that is
+    damaged.
+    """
     return InputError(
         "bad-state-file",
         f"expected a file that save_state wrote: {reason}",

@@ -19,7 +19,7 @@ from aotc.runtime.module import LoadedModule
 
 
 class _StateAccess:
-    """Reads and writes one state as a whole."""
+    """The functions that read and write one state as a whole."""
 
     def __init__(self, code: LoadedModule, state: ManifestState) -> None:
         owner = f"state {state.name}"
@@ -37,14 +37,14 @@ class _StateAccess:
         )
 
     def flat(self, tree: PyTree) -> list[object]:
-        """The leaves of a pytree that has the form of the state."""
+        """Return the leaves of a pytree that has the structure of the state."""
         leaves: list[object] = [None] * len(self.state.leaves)
         self._flatten(tree, leaves, "")
         return leaves
 
 
 class ModelStates:
-    """Reads, writes, saves and restores the states of a loaded model."""
+    """The states of a loaded model: read, written, saved and restored."""
 
     def __init__(self, code: LoadedModule, manifest: Manifest) -> None:
         self._lock = code.lock
@@ -54,12 +54,12 @@ class ModelStates:
         }
 
     def read(self, name: str | None) -> Any:
-        """A copy of the state `name`, as a pytree."""
+        """Return a copy of the state `name`, as a pytree."""
         access = self._find(name)
         return access.build(access.reader(()))
 
     def write(self, name: str | None, tree: PyTree) -> None:
-        """Replace the state `name`."""
+        """Replace the state `name` by a pytree of arrays."""
         access = self._find(name)
         access.writer(access.flat(tree))
 
@@ -69,7 +69,7 @@ class ModelStates:
         name: str | None,
         notes: Mapping[str, str],
     ) -> None:
-        """Write one state, or all of them as they are at one moment, to a file."""
+        """Write one state, or a consistent snapshot of all, to a file."""
         chosen = self._choose(name)
         with self._lock:
             arrays = {
@@ -93,6 +93,9 @@ class ModelStates:
                 access.writer.invoke(arguments)
 
     def _choose(self, name: str | None) -> Sequence[_StateAccess]:
+        """Return the access to one state, or to all for None; raise if there are
+        none.
+        """
         if name is not None:
             return [self._find(name)]
         if not self._all:
@@ -100,11 +103,14 @@ class ModelStates:
         return list(self._all.values())
 
     def _layout(self, chosen: Sequence[_StateAccess]) -> state_files.StateFileLayout:
+        """Return the layout of a file with the chosen states."""
         states = [access.state for access in chosen]
         return state_files.StateFileLayout.of(self._manifest, states)
 
     def _find(self, name: str | None) -> _StateAccess:
-        """The state `name`; for None the only one, or that with the usual name."""
+        """Return the access to a state; for None the only one, or that called
+        `state`.
+        """
         if name is None:
             name = next(iter(self._all)) if len(self._all) == 1 else "state"
         return look_up("state", self._all, name)

@@ -74,20 +74,20 @@ _LENT_ELEMENTS = {
 
 
 class Copies:
-    """Copies on a device that run beside each other, and are waited for together."""
+    """A set of asynchronous copies on a device, awaited together."""
 
     def __init__(self, device: HalDevice) -> None:
         self._device = device
         self._begun: list[tuple[HalSemaphore, HalBuffer, HalBuffer]] = []
 
     def begin(self, source: HalBuffer, target: HalBuffer) -> None:
-        """Begin to copy a buffer to another, which is at least as large."""
+        """Enqueue the copy of a buffer to another, which is at least as large."""
         done = self._device.create_semaphore(0)
         self._device.queue_copy(source, target, [], [(done, 1)])
         self._begun.append((done, source, target))
 
     def wait(self) -> None:
-        """Wait until all that were begun are done."""
+        """Wait until all enqueued copies are done."""
         if self._begun:
             all_done = iree.HalFence(len(self._begun))
             for done, _, _ in self._begun:
@@ -97,7 +97,7 @@ class Copies:
 
 
 class Transfers:
-    """The transfers at calls of one function.
+    """The transfers of inputs and results between host and GPU for one function.
 
     Args:
         device: that computes, which is no processor.
@@ -125,7 +125,7 @@ class Transfers:
         self._fetchers = [Fetcher(device, leaf) for leaf in outputs]
 
     def send(self, arrays: Sequence[Array | DlpackTensor]) -> VmVariantList:
-        """The arguments of a call: a list of IREE's, of buffer views."""
+        """Copy or borrow all inputs to GPU buffers; return the argument list."""
         copies = Copies(self._device)
         arguments: VmVariantList = iree.VmVariantList(len(arrays))
         if self._gpu is not None and has_tensor(arrays):
@@ -144,6 +144,7 @@ class Transfers:
         return arguments
 
     def _upload(self, array: Array, copies: Copies) -> HalBuffer:
+        """Start copying a host array to a new buffer on the GPU; return the buffer."""
         buffer = self._allocate(DEVICE_LOCAL, USAGE, array.nbytes)
         if array.nbytes:
             staged = self._allocate(_WRITTEN, _STAGING, array.nbytes)
@@ -153,6 +154,7 @@ class Transfers:
         return buffer
 
     def _borrow(self, tensor: DlpackTensor, copies: Copies) -> HalBuffer:
+        """Return a tensor's own buffer, or a new one to which a copy is started."""
         if not tensor.size:  # may lie nowhere
             return self._allocate(DEVICE_LOCAL, USAGE, 0)
         lent = self._device.from_dlpack_capsule(tensor.capsule).get_buffer()
@@ -163,10 +165,11 @@ class Transfers:
         return buffer
 
     def _allocate(self, memory: int, usage: int, size: int) -> HalBuffer:
+        """Allocate a buffer of at least one byte."""
         return self._device.allocator.allocate_buffer(memory, usage, max(size, 1))
 
     def fetch(self, views: Sequence[HalBufferView]) -> list[Array]:
-        """The results of a call on the host, of buffer views."""
+        """Copy all results to the host; return them as arrays."""
         copies = Copies(self._device)
         pairs = list(zip(self._fetchers, views, strict=True))
         staged = [fetcher.begin(view, copies) for fetcher, view in pairs]
@@ -177,7 +180,7 @@ class Transfers:
         ]
 
     def keep(self, views: Sequence[HalBufferView]) -> list[DeviceArray]:
-        """The results of a call on the GPU, of buffer views."""
+        """Copy all results to new GPU buffers; return them as device arrays."""
         assert self._gpu is not None
         gpu, copies = self._gpu, Copies(self._device)
         pairs = list(zip(self._fetchers, views, strict=True))
@@ -196,12 +199,12 @@ class Transfers:
 
 
 def has_tensor(arrays: Sequence[Array | DlpackTensor]) -> bool:
-    """Return whether one of the arrays is on the GPU."""
+    """Return whether one of the arrays is a tensor on the GPU."""
     return any(isinstance(array, DlpackTensor) for array in arrays)
 
 
 class Fetcher:
-    """Reads results of one kind from a device whose memory the host does not see.
+    """Reader of one result from device memory that the host cannot access.
 
     The device writes into memory of its own that the host sees: `DeviceArray.to_host`
     of IREE lends it memory of NumPy's, which Vulkan takes in whole pages only, and
@@ -215,14 +218,16 @@ class Fetcher:
         self._check = shape_checker(leaf)
 
     def __call__(self, view: HalBufferView) -> Array:
-        """The array of a buffer view."""
+        """Copy a buffer view to the host; return it as an array."""
         copies = Copies(self.device)
         staged = self.begin(view, copies)
         copies.wait()
         return self.array(view, staged)
 
     def begin(self, view: HalBufferView, copies: Copies) -> HalBuffer | None:
-        """Begin to copy the contents of a buffer view; return the destination."""
+        """Start copying a buffer view to memory that the host sees; return that
+        buffer.
+        """
         if 0 in view.shape:
             return None
         source = view.get_buffer()
@@ -233,7 +238,7 @@ class Fetcher:
         return staged
 
     def array(self, view: HalBufferView, staged: HalBuffer | None) -> Array:
-        """Return the copied contents as an array."""
+        """Return the copied contents as an array, after checking shape and dtype."""
         raw = iree.HalElementType.map_to_dtype(view.element_type)
         array: Array = (
             np.empty(view.shape, raw)
@@ -248,7 +253,7 @@ class Fetcher:
         )
 
     def require_promised(self, view: HalBufferView) -> None:
-        """Refuse a result that the manifest does not promise.
+        """Raise if a result is not of the manifest's dtype and shape.
 
         Raises:
             VerificationError: `result-mismatch`.

@@ -17,28 +17,33 @@ Facts = JsonObject
 
 
 def _no_reasons(target: Facts, host: Host) -> list[Mismatch]:
+    """Return no mismatches: the default `check` of a backend without rules."""
     return []
 
 
 def _no_facts(device: Facts) -> dict[str, object]:
+    """Return no facts: the default `host_facts`."""
     return {}
 
 
 def _one_level(target: Facts) -> int:
+    """Return 0: the default `level` of a backend whose hardware has no ranks."""
     return 0
 
 
 def _not_found(device: Facts) -> bool | None:
+    """Return False: the default `has_driver`."""
     return False
 
 
 def _no_gpu(device: Facts) -> Facts | None:
+    """Return None: the default `gpu`."""
     return None
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend of IREE's compiler, with the facts that decide where its code runs.
+    """A backend of IREE's compiler, with the rules that decide where its code runs.
 
     Args:
         name: as `iree-compile` and manifests name it.
@@ -71,8 +76,8 @@ class Backend:
 
     @property
     def is_portable(self) -> bool:
-        """Return whether every CPU runs the code, which is slow and keeps line
-        numbers.
+        """Return whether every CPU runs the backend's code, which is slow and keeps
+        line numbers.
         """
         return self.portable_format is not None
 
@@ -84,5 +89,7 @@ def section(device: Facts, name: str) -> Facts:
 
 
 def first_gpu(device: Facts, name: str) -> Facts | None:
-    """The first device under a name, as IREE takes it."""
+    """Return the first device in a section of a device profile, or None; IREE takes
+    that one.
+    """
     return next(iter(section(device, name).get("devices", ())), None)

@@ -15,7 +15,9 @@ DRIVERS = ("local-sync", "local-task")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Check the architecture, then the features."""
+    """Return the reasons against CPU code on a host: architecture, then CPU
+    features.
+    """
     arch = arch_of(str(target.get("arch", "")))
     if not arch or not host.arch:
         return [unknown("arch", "the processor architecture is unknown", STATE_FACT)]

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Check the compute capability, and the driver that has to read the PTX."""
+    """Return the reasons against CUDA code on a host: compute capability, then driver
+    version.
+    """
     found = []
     built, sm = str(target.get("sm", "")), host.sm
     if not built or not sm:
@@ -35,14 +37,18 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def level(target: Facts) -> int:
-    """Return the rank by compute capability; `sm_90a` ranks above `sm_90`."""
+    """Return the rank of a target's compute capability; `sm_90a` ranks above
+    `sm_90`.
+    """
     sm = str(target.get("sm", "")).removeprefix("sm_")
     number = sm.rstrip("af")
     return 2 * int(number or 0) + (number != sm)
 
 
 def host_facts(device: Facts) -> dict[str, object]:
-    """Return the host facts of the first GPU and of the CUDA driver."""
+    """Return a profile's facts for `Host`: the first GPU's `sm`, and the CUDA driver's
+    version.
+    """
     return {
         "sm": (gpu(device) or {}).get("sm"),
         "cuda_driver_api": section(device, "cuda").get("driver_api"),
@@ -55,15 +61,17 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def gpu(device: Facts) -> Facts | None:
-    """Return the first CUDA GPU."""
+    """Return the first CUDA GPU of a device profile, or None."""
     return first_gpu(device, "cuda")
 
 
 def _cuda(api: int) -> str:
+    """Format a CUDA driver API number, such as 12040, as `12.4`."""
     return f"{api // 1000}.{api % 1000 // 10}"
 
 
 def _newer_driver(least: int) -> str:
+    """Return advice to install a driver of at least this CUDA version."""
     version = linux_driver(least)
     named = f" ({version} or newer on Linux)" if version else ""
     return f"install an NVIDIA driver with CUDA {_cuda(least)}{named}"

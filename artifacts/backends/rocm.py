@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Check the processor of the GPU."""
+    """Return the reasons against ROCm code on a host: the GPU's processor (gfx)."""
     built, gfx = target.get("gfx"), host.gfx
     if not built or not gfx:
         return [unknown("gfx", "the AMD processor or what the code needs is unknown")]
@@ -28,14 +28,12 @@ def level(target: Facts) -> int:
 
 
 def host_facts(device: Facts) -> dict[str, object]:
-    """Return the host facts of the first GPU."""
+    """Return a profile's facts for `Host`: the first GPU's `gfx`."""
     return {"gfx": (gpu(device) or {}).get("gfx")}
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Return whether HIP is there, None if the profile does not say; a GPU alone
-    does not.
-    """
+    """Return whether a profile says that HIP works; None if it does not say."""
     rocm = section(device, "rocm")
     if rocm.get("devices") and "hip" not in rocm:
         return None
@@ -43,5 +41,5 @@ def has_driver(device: Facts) -> bool | None:
 
 
 def gpu(device: Facts) -> Facts | None:
-    """Return the first ROCm GPU."""
+    """Return the first ROCm GPU of a device profile, or None."""
     return first_gpu(device, "rocm")

@@ -27,7 +27,9 @@ _SOFTWARE_DEVICES = ("llvmpipe", "lavapipe", "SwiftShader")
 
 
 def check(target: Facts, host: Host) -> list[Mismatch]:
-    """Return the host's mismatches: its version, features, or no GPU at all."""
+    """Return the reasons against Vulkan code on a host: version, features, or no real
+    GPU.
+    """
     runtime, got = iree_runtime(host.runtime_version), host.vulkan_api
     module = target.get("min_vulkan_api")
     if runtime is None or runtime.vulkan_api is None or module is None or got is None:
@@ -42,6 +44,7 @@ def check(target: Facts, host: Host) -> list[Mismatch]:
 
 
 def _check_hardware(host: Host) -> list[Mismatch]:
+    """Return a `slower` mismatch if the host's Vulkan device is a CPU renderer."""
     if not host.vulkan_is_software:
         return []
     message = (
@@ -56,7 +59,7 @@ def is_software(device: Facts) -> bool:
 
 
 def _newer_vulkan(least: str, host: Host) -> str:
-    """Return a hint on the Vulkan driver to install, if one is known for the GPU."""
+    """Return advice on the Vulkan driver to install."""
     there = [vulkan_driver_api(chip) for chip in (host.sm, host.gfx) if chip]
     if any(api and _numbers(api) >= _numbers(least) for api in there):
         return f"install a driver with Vulkan {least}"
@@ -64,6 +67,7 @@ def _newer_vulkan(least: str, host: Host) -> str:
 
 
 def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
+    """Return the mismatch of Vulkan features that a host lacks, if any."""
     if host.vulkan_features is None:
         message = "the device's Vulkan features are unknown"
         return [unknown("vulkan-features", message, STATE_FACT)]
@@ -75,7 +79,8 @@ def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
 
 
 def host_facts(device: Facts) -> dict[str, object]:
-    """Return version and features of the best device.
+    """Return a profile's facts for `Host`: version and features of the best Vulkan
+    device.
 
     Neither a device nor the system's loader can do more than the other allows.
     """
@@ -92,13 +97,17 @@ def host_facts(device: Facts) -> dict[str, object]:
 
 
 def has_driver(device: Facts) -> bool | None:
-    """Return whether there is a loader with a device; a profile may name none."""
+    """Return whether a profile has a Vulkan loader with a device (or without a list of
+    them).
+    """
     vulkan = section(device, "vulkan")
     return bool(vulkan and vulkan.get("devices", True))
 
 
 def best_device(device: Facts) -> Facts | None:
-    """Return the device that IREE takes: the first that suffices, GPUs first."""
+    """Return the Vulkan device that IREE takes: a GPU before software, then most
+    features.
+    """
     return max(
         section(device, "vulkan").get("devices", ()),
         key=lambda each: (
@@ -111,4 +120,5 @@ def best_device(device: Facts) -> Facts | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
+    """Parse a version as a tuple of integers, for comparison."""
     return tuple(int(part) for part in version.split("."))

@@ -14,8 +14,8 @@ from aotc.machine.target import TARGETS
 
 
 def advice(cell: CompatibilityCell) -> Iterator[str]:
-    """Yield advice for an artifact that does not run, or falls back to the
-    processor.
+    """Yield advice for an artifact that does not run on devices, or falls back to the
+    CPU.
     """
     if cell.verdict == "optimal" and not cell.selection.fallback and cell.fits:
         return
@@ -34,7 +34,8 @@ def advice(cell: CompatibilityCell) -> Iterator[str]:
 
 
 def missing_target(cell: CompatibilityCell) -> str | None:
-    """Return a target for the devices' accelerator, if the bundle has no code for it.
+    """Return the target of the devices' accelerator if the bundle has no code for it,
+    or None.
 
     None where it runs as it is, or where code for their processor is what lacks.
     """
@@ -61,9 +62,7 @@ def _helps(target: str, cell: CompatibilityCell) -> bool:
 
 
 def _awaits_runtime(cell: CompatibilityCell) -> bool:
-    """Return whether another IREE runtime alone would let the device run existing
-    code.
-    """
+    """Return whether another IREE runtime alone would make existing code run."""
     hindrances = (
         {m.code for m in each.mismatches if m.verdict not in USABLE}
         for each in cell.judgements
@@ -72,4 +71,5 @@ def _awaits_runtime(cell: CompatibilityCell) -> bool:
 
 
 def _runs_as_meant(cell: CompatibilityCell) -> bool:
+    """Return whether a variant runs that is no CPU fallback for an accelerator."""
     return cell.selection.variant is not None and not cell.selection.fallback

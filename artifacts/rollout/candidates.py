@@ -15,7 +15,7 @@ from aotc.machine.target import TARGETS, Target
 
 @lru_cache(maxsize=1 << 12)
 def candidate_targets(host: Host) -> tuple[str, ...]:
-    """The names of the targets whose code `host` could run, the fastest first.
+    """Return the names of targets whose code `host` could run, the fastest first.
 
     Whatever IREE runtime there is, as another could be installed. Those that only some
     models gain by come last: fewer devices run their code.
@@ -30,7 +30,7 @@ def candidate_targets(host: Host) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def accelerator_target(host: Host) -> str | None:
-    """The fastest target for an accelerator of `host`; None if it has none.
+    """Return the fastest target for an accelerator of `host`; None if it has none.
 
     Facts that are unknown, such as the version of its driver, do not speak against it.
     """
@@ -54,7 +54,9 @@ def reasons_against(target: Target, host: Host) -> list[Mismatch]:
 
 
 def _variant_for(target: Target) -> Variant:
-    """Return the variant of a build for `target`, as far as devices matter."""
+    """Return a variant as a build for `target` would make it, as far as devices
+    matter.
+    """
     return Variant(
         id=target.id,
         file="",

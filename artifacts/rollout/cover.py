@@ -16,7 +16,7 @@ Targets = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Demand:
-    """Devices, of which enough have to be served.
+    """A group of devices, and how many of them may be left without code.
 
     Args:
         devices: how many there are by the targets that run on them, the fastest first.
@@ -28,14 +28,14 @@ class Demand:
 
     @property
     def is_feasible(self) -> bool:
-        """Return whether all targets together would serve enough devices."""
+        """Return whether all targets together would serve enough of the devices."""
         return self.devices.get((), 0) <= self.spare
 
 
 def smallest_cover(
     fleet: Demand, parts: Iterable[Demand] = (), given: Collection[str] = ()
 ) -> Targets:
-    """The fewest targets that, with those `given`, meet all demands.
+    """Return the smallest set of targets that, with those `given`, meets all demands.
 
     Of several such sets it is the one that serves most devices of the fleet, and of
     those the one whose targets are fastest where they run: with the least sum over
@@ -63,7 +63,7 @@ def smallest_cover(
 
 @dataclass(frozen=True)
 class _Conditions:
-    """The demands that remain beside given targets.
+    """The demands that remain once some targets are given, simplified.
 
     Args:
         needs: sets of targets, one of each of which has to be chosen, as more devices
@@ -76,7 +76,7 @@ class _Conditions:
 
     @classmethod
     def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
-        """Collect conditions of demands; equal ones of many demands are one."""
+        """Build the conditions from demands, merging equal ones."""
         needs, limits = set(), set()
         for demand in demands:
             spare = max(0, demand.spare - demand.devices.get((), 0))
@@ -89,7 +89,7 @@ class _Conditions:
 
     @property
     def targets(self) -> frozenset[str]:
-        """Return all targets that could help."""
+        """All targets that could help to meet the demands."""
         limited = (targets for counts, _ in self.limits for targets, _ in counts)
         return frozenset().union(*self.needs, *limited)
 
@@ -112,7 +112,7 @@ def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str
 
 
 def _cost(fleet: Demand, chosen: Collection[str]) -> tuple[int, int]:
-    """Return the number of devices left out, and the slowness of the code for the
+    """Return how many devices a set leaves out, and how slow its code is for the
     others.
     """
     left_out = slowness = 0

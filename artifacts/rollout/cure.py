@@ -20,7 +20,7 @@ from aotc.machine.target import TARGETS
 
 @dataclass(frozen=True)
 class Cure:
-    """The fewest targets that cover as many devices of a fleet as the policy asks.
+    """The fewest targets that would cover a fleet as the policy asks.
 
     Args:
         targets: from nothing.
@@ -42,7 +42,8 @@ class Cure:
 
 
 def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
-    """Find a cure for each artifact by number; under None one for all together.
+    """Return a cure for each artifact's index; under None one for all artifacts
+    together.
 
     All together they are cured if the policy asks for any of them on each device.
     """
@@ -73,7 +74,9 @@ def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
 
 
 def _candidates(devices: DeviceClass, policy: Policy) -> Targets:
-    """The targets that would cover these devices, the fastest first."""
+    """Return the targets that would satisfy the policy on these devices, fastest
+    first.
+    """
     targets = candidate_targets(devices.profile.host)
     if not policy.fallback:
         targets = _on_accelerators(targets) or targets
@@ -81,6 +84,7 @@ def _candidates(devices: DeviceClass, policy: Policy) -> Targets:
 
 
 def _on_accelerators(targets: Targets) -> Targets:
+    """Return those of the targets that run on accelerators."""
     return tuple(t for t in targets if not BACKENDS[TARGETS[t].backend].on_cpu)
 
 
@@ -100,7 +104,7 @@ def _demands(
 
 
 def _targets_of(rows: Sequence[Sequence[CompatibilityCell]]) -> frozenset[str]:
-    """The targets that artifacts were built for."""
+    """Return the targets that the artifacts of some rows were built for."""
     return frozenset(
         str(variant.target.get("name"))
         for row in rows
@@ -111,6 +115,7 @@ def _targets_of(rows: Sequence[Sequence[CompatibilityCell]]) -> frozenset[str]:
 def _classes_of_other_runtimes(
     rows: Sequence[Sequence[CompatibilityCell]],
 ) -> tuple[int, ...]:
+    """Return the device classes whose runtime refuses the code of all the artifacts."""
     columns = enumerate(zip(*rows, strict=True))
     return tuple(n for n, cells in columns if all(map(_has_other_runtime, cells)))
 

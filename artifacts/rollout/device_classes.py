@@ -30,7 +30,7 @@ class FleetDevice:
 
 @dataclass(frozen=True)
 class DeviceClass:
-    """Devices that are equal for all that compatibility depends on.
+    """Devices of equal profiles, on which each artifact has the same verdict.
 
     `name` is that of the first device, with how many other names there are; no other
     class of the fleet has it.
@@ -47,7 +47,7 @@ class DeviceClass:
 
 
 def classes(devices: Iterable[FleetDevice]) -> tuple[DeviceClass, ...]:
-    """Group devices by profile, in the order in which profiles first appear."""
+    """Group devices by profile into classes, in order of first appearance."""
     groups: dict[DeviceProfile, list[FleetDevice]] = {}
     for device in devices:
         groups.setdefault(device.profile, []).append(device)
@@ -59,12 +59,15 @@ def classes(devices: Iterable[FleetDevice]) -> tuple[DeviceClass, ...]:
 
 
 def _name(devices: Sequence[FleetDevice]) -> str:
+    """Return the name of a class: its first device, and how many are alike."""
     others = len({device.name for device in devices}) - 1
     return f"{devices[0].name} and {others} alike" if others else devices[0].name
 
 
 def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
-    """Give classes of one name the place of their first device, and else a number."""
+    """Make the names of classes unique, by the origin of their first device or a
+    number.
+    """
     for note in ("where", "number"):
         uses = Counter(each.name for each in found)
         found = [
@@ -77,4 +80,5 @@ def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
 
 
 def _note(kind: str, number: int, each: DeviceClass) -> str:
+    """Return what distinguishes a class of an ambiguous name: origin or number."""
     return each.devices[0].where if kind == "where" else f"class {number}"

@@ -62,7 +62,7 @@ _row = record({}, _ROW)
 def read_fleet(
     paths: Sequence[Path], assumptions: Assumptions, trust: Trust | None = None
 ) -> list[FleetDevice]:
-    """Read the devices of profiles, fleet files, and folders of them.
+    """Read the devices described by profiles, fleet files, and folders of them.
 
     A file that is named twice counts once, and so does a profile that a fleet refers
     to: the fleet says how many there are.
@@ -100,7 +100,9 @@ def read_fleet(
 
 
 def _files(path: Path) -> list[Path]:
-    """`path`, or the files of a folder and of all below, hidden ones apart."""
+    """Return `path`, or all JSON files of a folder and its subfolders, except hidden
+    ones.
+    """
     if not path.is_dir():
         return [path]
     found: list[Path] = []
@@ -121,12 +123,12 @@ def _files(path: Path) -> list[Path]:
 
 
 def _refuse(error: OSError) -> None:
-    """Refuse a folder that cannot be read, rather than take it for an empty one."""
+    """Raise for a folder that cannot be read, instead of treating it as empty."""
     raise cannot_read(Path(error.filename), error, "a folder of devices")
 
 
 class _Profiles:
-    """Reads profiles, each different one once.
+    """Reader of device profiles that parses each distinct one once.
 
     `of_files` are those of the files that rows refer to.
     """
@@ -139,14 +141,14 @@ class _Profiles:
         self._named: dict[str, DeviceProfile] = {}
 
     def of_document(self, document: Any, where: str) -> DeviceProfile:
-        """The profile that a JSON document states."""
+        """Return the profile in a JSON document."""
         key = profile_key(document)
         if key not in self._known:
             self._known[key] = read_profile(document, self._assumptions, where)
         return self._known[key]
 
     def of_file(self, file: Path) -> DeviceProfile:
-        """The profile in a file."""
+        """Return the profile in a file."""
         place = _resolve(file)
         if place not in self.of_files:
             document = _parse(self.read(file), str(file))
@@ -154,13 +156,13 @@ class _Profiles:
         return self.of_files[place]
 
     def of_name(self, name: str, where: str) -> DeviceProfile:
-        """The profile of a device of the shipped table."""
+        """Return the profile of a device in the shipped table."""
         if name not in self._named:
             self._named[name] = named_profile(name, self._assumptions, where)
         return self._named[name]
 
     def read(self, file: Path) -> bytes:
-        """The content of a file, which is signed if that was asked for."""
+        """Return the content of a file, after verifying its signature if required."""
         data = _read_bytes(file)
         if self._trust is not None:
             signatures.verify(file, data, self._trust)
@@ -168,7 +170,7 @@ class _Profiles:
 
 
 class _FleetReader:
-    """Reads the devices of one file."""
+    """Reader of the devices of one file."""
 
     def __init__(self, file: Path, profiles: _Profiles) -> None:
         self._file = file
@@ -176,7 +178,9 @@ class _FleetReader:
         self._profiles = profiles
 
     def devices(self) -> Iterator[FleetDevice]:
-        """Yield all devices of the file."""
+        """Yield all devices of the file, which is a fleet, a profile, or lines of
+        these.
+        """
         for where, document in self._documents():
             schema = document.get("schema") if isinstance(document, dict) else None
             if schema == SCHEMA:
@@ -195,7 +199,7 @@ class _FleetReader:
                 )
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
-        """Yield each JSON document of the file, and its place."""
+        """Yield each JSON document of the file, with its position for messages."""
         data = self._profiles.read(self._file)
         if not self._by_line:
             yield str(self._file), _parse(data, str(self._file))
@@ -206,6 +210,7 @@ class _FleetReader:
                 yield where, _parse(line, where)
 
     def _rows(self, document: JsonObject, where: str) -> Iterator[FleetDevice]:
+        """Yield the devices of a fleet document."""
         try:
             _fleet(document)
         except Invalid as error:
@@ -214,6 +219,7 @@ class _FleetReader:
             yield self._device(row, f"{where}: $.devices[{number}]")
 
     def _device(self, row: Any, where: str) -> FleetDevice:
+        """Return the device that one row of a fleet describes."""
         kind = _kind_of(row, where)
         name = row.get("name") or row.get("device")
         if name is None:
@@ -229,6 +235,7 @@ class _FleetReader:
         )
 
     def _profile(self, kind: str, value: Any, where: str) -> DeviceProfile:
+        """Return the profile that a row names, refers to, or contains."""
         if kind == "device":
             return self._profiles.of_name(value, where)
         if kind == "file":
@@ -237,7 +244,9 @@ class _FleetReader:
 
 
 def _kind_of(row: JsonObject, where: str) -> str:
-    """Return the key of a well-formed row: `profile`, `device` or `file`."""
+    """Return which of `profile`, `device` or `file` a row has; raise for malformed
+    rows.
+    """
     try:
         _row(row)
         _require_known(row)
@@ -254,7 +263,7 @@ def _kind_of(row: JsonObject, where: str) -> str:
 
 
 def _require_known(row: Mapping[str, object]) -> None:
-    """Refuse unknown fields: a misspelt `count` would count one device silently."""
+    """Raise for unknown fields: a misspelt `count` would silently count one device."""
     if not row.keys() <= _ROW.keys():
         name = next(name for name in row if name not in _ROW)
         raise Invalid(f"there is no such field; fields: {', '.join(_ROW)}").below(
@@ -263,16 +272,19 @@ def _require_known(row: Mapping[str, object]) -> None:
 
 
 def _printable(name: str) -> str:
-    """The name of a file as text that every form can hold."""
+    """Return a file's name with unprintable characters replaced."""
     return re.sub(f"[{_UNFIT}]", "\ufffd", name)
 
 
 def _place(where: str) -> str:
-    """`fleet.jsonl:17`: a place without its folder."""
+    """Return a position without its folder: `fleet.jsonl:17`."""
     return _printable(Path(where).name)
 
 
 def _resolve(file: Path) -> Path:
+    """Return the absolute path of a file without links; unchanged for a circle of
+    links.
+    """
     try:
         return file.resolve()
     except (OSError, RuntimeError):  # a circle of links, which reading it tells
@@ -280,6 +292,7 @@ def _resolve(file: Path) -> Path:
 
 
 def _read_bytes(file: Path) -> bytes:
+    """Read a regular file; raise an input error if it is none."""
     try:
         return read_regular(file, _LARGEST)
     except OSError as error:
@@ -292,6 +305,7 @@ def _read_bytes(file: Path) -> bytes:
 
 
 def _parse(data: bytes, where: str) -> Any:
+    """Parse JSON strictly; raise `bad-fleet` with the position."""
     try:
         return strict_json.parse(data, _LARGEST)
     except ValueError as error:
@@ -299,6 +313,7 @@ def _parse(data: bytes, where: str) -> Any:
 
 
 def _bad_fleet(where: str, message: str) -> InputError:
+    """Return the error for a malformed fleet file."""
     return InputError(
         "bad-fleet",
         f"this is no fleet of devices: {message}",

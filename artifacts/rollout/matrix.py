@@ -34,7 +34,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class EntryMemory:
-    """The memory that an entry needs at its largest sizes, and that the device has.
+    """The memory that an entry needs at its largest sizes, and that a device has.
 
     Args:
         entry: its name.
@@ -50,7 +50,9 @@ class EntryMemory:
 
     @property
     def fits(self) -> bool | None:
-        """Return whether the entry fits into memory; None if a number is unknown."""
+        """Return whether the entry fits in the device's memory; None if a number is
+        unknown.
+        """
         if self.needed_bytes is None or self.available_bytes is None:
             return None
         return self.needed_bytes <= self.available_bytes
@@ -58,7 +60,7 @@ class EntryMemory:
 
 @dataclass(frozen=True)
 class CompatibilityCell:
-    """An artifact on a class of devices.
+    """The judgement of one artifact on one class of devices.
 
     Args:
         artifact: the bundle.
@@ -74,12 +76,12 @@ class CompatibilityCell:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the chosen variant, or on the reason why there is none."""
+        """The verdict on the selected variant, or on why there is none."""
         return self.selection.verdict
 
     @cached_property
     def checks(self) -> tuple[CodeCheckResult, ...]:
-        """Return the checks of the chosen variant by the manifest, by entry."""
+        """The self-check results of the selected variant's code, by entry."""
         variant = self.selection.variant
         if variant is None:
             return ()
@@ -89,7 +91,7 @@ class CompatibilityCell:
 
     @property
     def unchecked(self) -> tuple[CodeCheckResult, ...]:
-        """Return the checks of code that nobody has run."""
+        """The check results of entries with code that was never run."""
         return tuple(each for each in self.checks if not each.is_checked)
 
     @cached_property
@@ -120,7 +122,7 @@ class Matrix:
 
 
 def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Matrix:
-    """Judge each artifact on each class of devices."""
+    """Judge each artifact on each class of devices; return the matrix."""
     cells = tuple(tuple(_row(artifact, classes)) for artifact in artifacts)
     return Matrix(tuple(artifacts), tuple(classes), cells)
 
@@ -128,7 +130,9 @@ def matrix(artifacts: Sequence[Artifact], classes: Sequence[DeviceClass]) -> Mat
 def _row(
     artifact: Artifact, classes: Sequence[DeviceClass]
 ) -> Iterator[CompatibilityCell]:
-    """Yield a row of cells; classes that differ in memory alone are judged once."""
+    """Yield the cells of one artifact; classes that differ only in memory are judged
+    once.
+    """
     known: dict[Host, tuple[tuple[Judgement, ...], Selection]] = {}
     for each in classes:
         host = each.profile.host
@@ -139,6 +143,9 @@ def _row(
 
 
 def _memory_there(variant: Variant, profile: DeviceProfile) -> int | None:
+    """Return the bytes of memory of the processor that runs a variant; None if
+    unknown.
+    """
     return profile.memory_bytes if on_cpu(variant) else profile.gpu_memory_bytes
 
 
@@ -154,5 +161,7 @@ def _entry_memory(
 
 
 def entry_names(entries: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:
-    """The names of entries that fit (True), do not (False), or nobody knows (None)."""
+    """Return the names of entries that fit (True), do not (False), or are unknown
+    (None).
+    """
     return [entry.entry for entry in entries if entry.fits is fits]

@@ -17,7 +17,7 @@ Require = Literal["optimal", "supported"]
 
 @dataclass(frozen=True)
 class Policy:
-    """Requirements on a fleet before a rollout.
+    """Requirements that an artifact must meet on a fleet before a rollout.
 
     Args:
         require: `optimal`, or `supported` for what also runs and had better be rebuilt.
@@ -40,8 +40,8 @@ class Policy:
     demand: PrecisionRequirements = field(default_factory=PrecisionRequirements)
 
     def accepts(self, cell: CompatibilityCell) -> bool:
-        """Return whether the artifact runs well enough on these devices and fits their
-        memory.
+        """Return whether a cell meets the policy: verdict, memory, checks and
+        precision.
         """
         return (
             cell.verdict in (USABLE if self.require == "supported" else USABLE[:1])
@@ -52,13 +52,13 @@ class Policy:
         )
 
     def violations(self, cell: CompatibilityCell) -> list[str]:
-        """Return the violations of the demanded precision by the artifact."""
+        """Return how a cell's artifact violates the required precision."""
         return self.demand.violations(cell.artifact.manifest.data)
 
 
 @dataclass(frozen=True)
 class DeviceCoverage:
-    """The number of covered devices in a group.
+    """Number of covered devices in a group, and whether it is sufficient.
 
     Args:
         artifact: its number; None for any of them.
@@ -76,7 +76,7 @@ class DeviceCoverage:
 
 
 def coverage_by_label(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
-    """The coverage of the fleet, then of each value of the policy's labels.
+    """Return the coverage of the fleet, then of each value of the policy's labels.
 
     Raises:
         InputError: `unknown-label`, for one that no device has.
@@ -94,6 +94,7 @@ def coverage_by_label(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
 
 
 def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
+    """Raise if no device has one of the labels."""
     if not labels:
         return
     devices = [device for each in matrix.classes for device in each.devices]
@@ -108,7 +109,9 @@ def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
 
 
 def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
-    """Return, for each artifact's number, which classes accept it."""
+    """Return, for each artifact's index, whether the policy accepts it on each
+    class.
+    """
     accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
     if policy.any_artifact:
         return [(None, [any(column) for column in zip(*accepted, strict=True)])]
@@ -118,7 +121,9 @@ def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]
 def device_groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, dict[int, int]]]:
-    """Count devices of each class: over the whole fleet, then by label value."""
+    """Return the number of devices by class index: of the whole fleet, then by label
+    value.
+    """
     groups: dict[str, dict[int, int]] = {}
     for number, each in enumerate(matrix.classes):
         for device in each.devices:

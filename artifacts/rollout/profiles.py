@@ -75,7 +75,8 @@ _DOCTOR_FIELDS = (*_REQUIRED_OF_DOCTOR, *_OPTIONAL_OF_DOCTOR)
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Facts for profiles that do not state them; None leaves them unknown.
+    """Facts to assume where device profiles do not state them; None leaves them
+    unknown.
 
     Args:
         runtime: release of the IREE runtime, such as `3.13.0`.
@@ -92,8 +93,8 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class DeviceProfile:
-    """The facts that compatibility depends on. Devices with equal profiles form one
-    class. Two devices with equal profiles are of one class.
+    """The facts on a device that compatibility depends on; equal profiles form one
+    class.
 
     Args:
         host: what `compat` judges by.
@@ -114,7 +115,7 @@ def read_profile(
     where: str,
     drivers: Collection[str] | None = None,
 ) -> DeviceProfile:
-    """The profile that a JSON document states.
+    """Return the device profile in a JSON document; raise if it is malformed.
 
     Args:
         document: of schema `aotc.doctor/1` or `aotc.device/1`.
@@ -141,8 +142,8 @@ def read_profile(
 
 
 def profile_key(document: Any) -> bytes:
-    """Return a key, equal for documents that `read_profile` treats alike, under equal
-    assumptions.
+    """Return a key, equal for documents that `read_profile` treats alike (same
+    assumptions).
 
     Made anew for each of a hundred thousand devices, so it is made quickly.
     """
@@ -158,6 +159,7 @@ def profile_key(document: Any) -> bytes:
 
 
 def _check_form(document: JsonObject) -> None:
+    """Raise `Invalid` unless a document fits the schema of profiles."""
     schema = document.get("schema") if isinstance(document, Mapping) else None
     if schema not in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
         fail(f"a profile of schema {DOCTOR_SCHEMA} or {DEVICE_SCHEMA}", schema)
@@ -165,7 +167,7 @@ def _check_form(document: JsonObject) -> None:
 
 
 def _check_level(device: JsonObject) -> None:
-    """Refuse a CPU level whose features are not among those stated."""
+    """Raise if a profile's CPU level needs features that it does not list."""
     level = TARGETS.get(str(device["cpu"].get("level")))
     if level is None:
         return
@@ -185,7 +187,7 @@ def _profile(
     assumptions: Assumptions,
     drivers: Collection[str] | None,
 ) -> DeviceProfile:
-    """The profile that `stated`, the document of `aotc doctor`, and `device` give."""
+    """Build the profile from a validated document, filling gaps by assumptions."""
     release = (stated.get("packages") or {}).get("iree-base-runtime")
     runtime = release_of(release or assumptions.runtime or "")
     assumed = []
@@ -230,7 +232,9 @@ def _gpu_memory(device: Mapping[str, object]) -> int | None:
 
 
 def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
-    """Make a Vulkan device of a version, with the features that IREE wants."""
+    """Return an assumed Vulkan section: one device with the features that IREE
+    needs.
+    """
     release = iree_runtime(runtime)
     features = sorted(release.vulkan_features) if release else []
     return {"api": api, "devices": [{"api": api, "features": features}]}
@@ -239,7 +243,7 @@ def _vulkan_of(api: str, runtime: str) -> dict[str, Any]:
 def named_profile(
     name: str, assumptions: Assumptions, where: str | None
 ) -> DeviceProfile:
-    """The profile of a shipped device, such as `jetson-orin`.
+    """Return the profile of a device in the shipped table, such as `jetson-orin`.
 
     Raises:
         InputError: `unknown-device`.
@@ -255,7 +259,8 @@ def named_profile(
 
 
 def _drivers(device: Mapping[str, object], works: bool | None) -> set[str]:
-    """The IREE drivers of a device that was probed without IREE's runtime.
+    """Return the IREE drivers that a probed device has (`works`: True) or may have
+    (None).
 
     A runtime is taken to have all drivers that the device can have.
 

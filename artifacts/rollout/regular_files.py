@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def read_regular(file: Path, limit: int) -> bytes:
-    """The content of a regular file of at most `limit` bytes.
+    """Read a regular file of at most `limit` bytes; raise for pipes and devices.
 
     A pipe would block for ever, and a device such as `/dev/zero` has no end.
 

@@ -22,7 +22,8 @@ SCHEMA = "aotc.compat/1"
 
 
 def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, Any]:
-    """The document: policy, artifacts, classes of devices, cells and coverage.
+    """Return the matrix as a JSON document: policy, artifacts, classes, cells,
+    coverage.
 
     Args:
         matrix: what was judged.
@@ -47,6 +48,7 @@ def report(matrix: Matrix, policy: Policy, *, cure: bool = False) -> dict[str, A
 
 
 def _policy(policy: Policy) -> dict[str, object]:
+    """Return the policy as a JSON object."""
     return {
         "require": policy.require,
         "checked": policy.checked,
@@ -59,6 +61,7 @@ def _policy(policy: Policy) -> dict[str, object]:
 
 
 def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, object]:
+    """Return an artifact as a JSON object."""
     manifest = artifact.manifest
     alone = [str(other) for other in others].count(str(artifact)) == 1
     path = artifact.path.encode(errors="replace").decode()
@@ -74,6 +77,7 @@ def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, objec
 
 
 def _class(number: int, devices: DeviceClass) -> dict[str, object]:
+    """Return a class of devices as a JSON object."""
     profile = devices.profile
     host = profile.host
     return {
@@ -99,6 +103,9 @@ def _class(number: int, devices: DeviceClass) -> dict[str, object]:
 
 
 def _cell(cell: CompatibilityCell, policy: Policy) -> dict[str, object]:
+    """Return a cell of the matrix as a JSON object: verdict, reasons, advice,
+    memory.
+    """
     selection = cell.selection
     return {
         "verdict": cell.verdict,
@@ -125,17 +132,19 @@ def _cell(cell: CompatibilityCell, policy: Policy) -> dict[str, object]:
 
 
 def _advice_on_checks(cell: CompatibilityCell, policy: Policy) -> list[str]:
+    """Return advice to check the code, if the policy requires it."""
     if not (policy.checked and cell.unchecked):
         return []
     return ["build with `--require-check`, where the target runs or is emulated"]
 
 
 def _by_speed(cell: CompatibilityCell) -> list[Judgement]:
-    """Sort the judgements by speed, fastest first, as the loader chooses."""
+    """Return a cell's judgements sorted by speed of code, fastest first."""
     return sorted(cell.judgements, key=lambda each: speed_rank(each.variant))
 
 
 def _reasons(judgement: Judgement) -> list[dict[str, str]]:
+    """Return the mismatches of a judgement as JSON objects."""
     return [
         {
             "variant": judgement.variant.id,
@@ -148,6 +157,7 @@ def _reasons(judgement: Judgement) -> list[dict[str, str]]:
 
 
 def _cures(matrix: Matrix, policy: Policy) -> list[dict[str, object]]:
+    """Return the cures of a fleet as JSON objects."""
     return [
         {
             "artifact": number,

@@ -21,12 +21,12 @@ _NAME = "device-profile"
 
 
 def signature_of(data: bytes, signer: Signer) -> bytes:
-    """The signature file for a profile or fleet of these bytes."""
+    """Return the signature file for a profile or fleet with content `data`."""
     return sign.sign(_NAME, {_NAME: hashlib.sha256(data).hexdigest()}, signer)
 
 
 def verify(file: Path, data: bytes, trust: Trust) -> None:
-    """Check that a trusted key signed `data`, the content of `file`.
+    """Raise unless a trusted key signed `data`, the content of `file`.
 
     Raises:
         VerificationError: `profile-unsigned`, `profile-changed`, or what `sign.verify`

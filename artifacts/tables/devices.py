@@ -32,7 +32,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class DeviceTableRow:
-    """A row of the table.
+    """A device of the shipped table, with its profile and sources.
 
     Args:
         id: its name, such as `jetson-agx-orin`.
@@ -57,13 +57,13 @@ class DeviceTableRow:
 
 @cache
 def devices() -> dict[str, DeviceTableRow]:
-    """Return all devices of the table, by `id`."""
+    """Return all devices of the shipped table, by `id`."""
     texts = document(_FILE)["sources"]
     return {row["id"]: _device(row, texts) for row in rows(_FILE)}
 
 
 def find_device(name: str) -> DeviceTableRow:
-    """The device of a name or an alias, in whatever case.
+    """Return the device of a name or an alias, ignoring case; raise if there is none.
 
     Raises:
         InputError: `unknown-device`; the hint names those that begin so or are alike.
@@ -88,6 +88,7 @@ def find_device(name: str) -> DeviceTableRow:
 
 
 def _device(row: dict[str, Any], texts: dict[str, str]) -> DeviceTableRow:
+    """Return a row of the JSON table as a `DeviceTableRow`."""
     arch, features = row.get("arch"), _features(row)
     logical = row.get("cores", (None, None))
     profile = {
@@ -120,16 +121,21 @@ def _device(row: dict[str, Any], texts: dict[str, str]) -> DeviceTableRow:
 
 
 def _features(row: JsonObject) -> list[str]:
+    """Return the CPU features of a device, its own or its processor's."""
     found = row.get("features") or _processors().get(row.get("processor", ""), [])
     return sorted(set(found) - set(row.get("without", ())))
 
 
 @cache
 def _processors() -> dict[str, list[str]]:
+    """Return the CPU features of each processor in the table."""
     return {row["processor"]: row["features"] for row in rows("processors.json")}
 
 
 def _gpu(row: dict[str, Any], chip: str, **driver: Any) -> dict[str, Any] | None:
+    """Return a profile's section for a GPU; None if the device has none of this
+    kind.
+    """
     if chip not in row:
         return None
     memory = _bytes(row.get("gpu_memory_gib"))
@@ -138,4 +144,5 @@ def _gpu(row: dict[str, Any], chip: str, **driver: Any) -> dict[str, Any] | None
 
 
 def _bytes(gib: float | None) -> int | None:
+    """Convert GiB to bytes; None for None."""
     return None if gib is None else int(gib * _GIB)

@@ -12,7 +12,9 @@ _GENERATION = re.compile(r"(sm_(\d+)|gfx(\d+)[0-9a-f]{2})(?![0-9a-z])")
 
 
 def ptx_driver_api(ptx_isa: str) -> int | None:
-    """The oldest CUDA driver API that loads PTX of this version, such as 12040."""
+    """Return the oldest CUDA driver API that loads a PTX version, such as 12040, or
+    None.
+    """
     for row in rows("ptx.json"):
         if row["ptx_isa"] == ptx_isa:
             api: int = row["driver_api"]
@@ -21,7 +23,9 @@ def ptx_driver_api(ptx_isa: str) -> int | None:
 
 
 def linux_driver(driver_api: int) -> str | None:
-    """The first NVIDIA driver for Linux with this CUDA driver API or a newer one."""
+    """Return the first NVIDIA Linux driver with at least this CUDA driver API, or
+    None.
+    """
     known = (row for row in rows("ptx.json") if row["linux_driver"])
     for row in known:
         if row["driver_api"] >= driver_api:
@@ -60,7 +64,7 @@ def gfx_runs_on(built: str, device: str) -> bool:
 
 
 def vulkan_driver_api(chip: str) -> str | None:
-    """The Vulkan version of a driver that there is for a GPU; None if none is known.
+    """Return the Vulkan version of a GPU's newest known driver; None if none is known.
 
     Args:
         chip: such as `sm_89` or `gfx1100`.
@@ -81,6 +85,9 @@ def vulkan_driver_api(chip: str) -> str | None:
 
 
 def _processors(name: str) -> tuple[str, ...]:
+    """Return the processors that run code for a generic gfx target; else `name`
+    alone.
+    """
     for row in rows("gfx.json"):
         if row["generic"] == name:
             return tuple(row["processors"])
@@ -88,5 +95,6 @@ def _processors(name: str) -> tuple[str, ...]:
 
 
 def _family(target: str) -> tuple[str, ...]:
+    """Return the compute capabilities of the family of a target such as `sm_120f`."""
     found = (each for each in rows("sm_families.json") if each["target"] == target)
     return tuple(next(found, {"devices": ()})["devices"])

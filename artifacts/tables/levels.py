@@ -12,7 +12,7 @@ _ARCH_NAMES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class ArchitectureLevel:
-    """A level of an architecture.
+    """A level of a CPU architecture, such as x86_64-v3, with its features.
 
     Args:
         name: such as `x86-64-v3` or `armv8.6-a`.
@@ -45,7 +45,7 @@ def architecture_levels(arch: str) -> list[ArchitectureLevel]:
 
 
 def highest_level(arch: str, features: Collection[str]) -> str | None:
-    """Return the highest level whose features are all there; None if none is."""
+    """Return the highest level whose features are all present; None if none is."""
     have = set(features)
     reached = [
         level.name
@@ -56,5 +56,5 @@ def highest_level(arch: str, features: Collection[str]) -> str | None:
 
 
 def arch_of(name: str) -> str:
-    """The name that LLVM gives an architecture, such as `x86_64` for `AMD64`."""
+    """Return LLVM's name of an architecture, such as `x86_64` for `AMD64`."""
     return _ARCH_NAMES.get(name.lower(), name.lower())

@@ -12,11 +12,13 @@ _FOLDER = Path(__file__).parent
 
 @cache
 def rows(name: str) -> tuple[dict[str, Any], ...]:
-    """The rows of the table in the file `name`; callers must not change them."""
+    """Return the rows of the table in the file `name`; callers must not change them."""
     return tuple(document(name)["rows"])
 
 
 def document(name: str) -> dict[str, Any]:
-    """The whole file: `schema`, the `command` that wrote it if one did, and `rows`."""
+    """Return the whole table file: `schema`, perhaps the `command` that wrote it, and
+    `rows`.
+    """
     found: dict[str, Any] = json.loads((_FOLDER / name).read_text(encoding="utf-8"))
     return found

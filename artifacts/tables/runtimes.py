@@ -15,7 +15,7 @@ from aotc.artifacts.tables.reading import rows
 
 @dataclass(frozen=True)
 class IreeRuntime:
-    """The formats that one release of the IREE runtime can load.
+    """The formats and modules that one release of the IREE runtime can load.
 
     Args:
         release: such as `3.13.0`.
@@ -36,7 +36,9 @@ class IreeRuntime:
 
 @cache
 def iree_runtime(release: str) -> IreeRuntime | None:
-    """The row of a release; for an unknown patch release the newest of its X.Y line."""
+    """Return the row of a release; of an unknown patch release, that of the newest in
+    its X.Y.
+    """
     known = _runtimes()
     line = [each for name, each in known.items() if _line(name) == _line(release)]
     return known.get(release) or (line[-1] if line else None)
@@ -79,4 +81,5 @@ def _runtimes() -> dict[str, IreeRuntime]:
 
 
 def _line(release: str) -> list[str]:
+    """Return the X.Y of a release, split."""
     return release.split(".")[:2]

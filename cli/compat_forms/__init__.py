@@ -11,7 +11,7 @@ from importlib import import_module
 
 
 def render(document: Mapping[str, object], form: str) -> str:
-    """The document as text in one of the forms; each has a module here."""
+    """Return a compatibility document as text in one of the forms (html, junit, …)."""
     if form == "json":
         return json.dumps(document, indent=2)
     text: str = import_module(f"{__name__}.{form}").render(document)

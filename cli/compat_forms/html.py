@@ -82,7 +82,7 @@ accepted.</p>
 
 
 def render(document: Document) -> str:
-    """The whole answer as a page."""
+    """Return a compatibility document as an HTML page."""
     good = document["passed"]
     words = "The policy holds" if good else "The policy does not hold"
     titles = "".join(
@@ -119,7 +119,7 @@ def _rows(document: Document) -> list[str]:
 
 
 def _device(each: Mapping[str, Any]) -> str:
-    """Return the head of a row: the devices, and stated or assumed facts on them."""
+    """Return a row's HTML heading: the devices, and stated or assumed facts on them."""
     runtime = f"IREE runtime {each['runtime']}"
     stated = [each["arch"] or "", *([runtime] if each["runtime"] else [])]
     lines = [
@@ -132,7 +132,7 @@ def _device(each: Mapping[str, Any]) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """Return verdict and advice; the reasons are folded away."""
+    """Return a cell as HTML: verdict and advice, with the reasons collapsed."""
     is_whole = cell["verdict"] == "optimal" and not cell["fallback"]
     summary = _mark(_kind(cell["accepted"], is_whole), summary_of(cell))
     advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
@@ -151,13 +151,16 @@ def _with_code(text: str) -> str:
 
 
 def _kind(accepted: bool, is_whole: bool = True) -> str:
+    """Return the CSS class of a verdict: good, half or bad."""
     if not accepted:
         return "bad"
     return "good" if is_whole else "half"
 
 
 def _mark(kind: str, words: str) -> str:
-    """Mark words, so that colour is not all that tells."""
+    """Return text in HTML with a symbol for its kind, so that colour is not the only
+    sign.
+    """
     return f'<span class="{kind}">{_MARKS[kind]} {escape(words)}</span>'
 
 
@@ -169,6 +172,7 @@ def _date() -> str:
 
 
 def _cure(document: Document) -> str:
+    """Return the HTML section on the fewest targets to add; empty without `--cure`."""
     lines = "".join(f"<li><code>{escape(c)}</code></li>" for c in cure_lines(document))
     return (
         f"<h2>The fewest targets for this fleet</h2><ul>{lines}</ul>" if lines else ""

@@ -18,7 +18,7 @@ from aotc.cli.compat_forms.wording import (
 
 
 def render(document: Document) -> str:
-    """The whole answer as XML."""
+    """Return a compatibility document as JUnit XML."""
     suites = ElementTree.Element("testsuites", name="aotc compat")
     devices = devices_of(document)
     for number, artifact in enumerate(document["artifacts"]):

@@ -20,7 +20,7 @@ from aotc.core.json_values import JsonObject
 
 
 def render(document: Document) -> str:
-    """The whole answer as GitHub's Markdown."""
+    """Return a compatibility document as GitHub-flavoured Markdown."""
     holds = "holds" if document["passed"] else "**does not hold**"
     parts = [
         f"### Rollout: the policy {holds}",
@@ -37,11 +37,13 @@ def render(document: Document) -> str:
 
 
 def _cure(document: Document) -> str:
+    """Return the Markdown list of the fewest targets to add; empty without `--cure`."""
     lines = "\n".join(f"- {_escape(line.strip())}" for line in cure_lines(document))
     return f"The fewest targets for this fleet:\n\n{lines}" if lines else ""
 
 
 def _table(document: Document) -> str:
+    """Return the Markdown table of verdicts: device classes by artifacts."""
     titles = [_escape(artifact["title"]) for artifact in document["artifacts"]]
     found = rows_of(document)
     rows = [["devices", *titles], ["---"] * (len(titles) + 1)]
@@ -55,11 +57,13 @@ def _table(document: Document) -> str:
 
 
 def _device(each: JsonObject) -> str:
+    """Return the name of a device class, with its members, in Markdown."""
     members = members_of(each)
     return _escape(device_of(each) + (f" ({members})" if members else ""))
 
 
 def _reasons(document: Document) -> list[str]:
+    """Return a collapsed Markdown block for each cell with reasons or advice."""
     found = []
     for artifact, device, cell in cells_to_explain(document):
         title = _escape(f"{artifact} on {device}: {summary_of(cell)}")
@@ -71,6 +75,7 @@ def _reasons(document: Document) -> list[str]:
 
 
 def _mark(good: bool) -> str:
+    """Return a check mark or a cross."""
     return "✅" if good else "❌"
 
 

@@ -21,7 +21,7 @@ from aotc.core.json_values import JsonObject
 
 
 def render(document: Document) -> str:
-    """The whole answer as a SARIF log."""
+    """Return a compatibility document as a SARIF log."""
     devices = devices_of(document)
     results = [
         result
@@ -34,12 +34,13 @@ def render(document: Document) -> str:
 
 
 def _artifacts_of_cures(document: Document) -> Iterator[int]:
-    """Yield the number of the artifact of each cure; 0 for one of all together."""
+    """Yield the artifact index of each cure; 0 for a cure of all artifacts together."""
     for cure in document["cure"] or ():
         yield cure["artifact"] or 0
 
 
 def _cure(document: Document, number: int) -> dict[str, object]:
+    """Return the SARIF note on the fewest targets to add to an artifact."""
     artifact = document["artifacts"][number]
     lines = "\n".join(cure_lines(document, number))
     return {
@@ -51,14 +52,15 @@ def _cure(document: Document, number: int) -> dict[str, object]:
 
 
 def _file(artifact: JsonObject) -> dict[str, object]:
+    """Return the SARIF location of an artifact's file."""
     return {"artifactLocation": {"uri": quote(os.fsencode(artifact["path"]))}}
 
 
 def _results(
     document: Document, cell: Cell, device: str
 ) -> Iterator[dict[str, object]]:
-    """Yield one result for each code; the policy itself where no variant has a
-    reason.
+    """Yield a SARIF result for each reason code of a cell; one on the policy if it has
+    none.
     """
     artifact = document["artifacts"][cell["artifact"]]
     reasons: dict[str, list[str]] = {}

@@ -25,7 +25,7 @@ from aotc.cli.compat_forms.wording import (
 
 
 def render(document: Document) -> str:
-    """The whole answer as text."""
+    """Return a compatibility document as text for a terminal."""
     parts = [_table(document), *_members(document), *_reasons(document)]
     parts.append(_verdict(document))
     cure = list(cure_lines(document))
@@ -35,7 +35,7 @@ def render(document: Document) -> str:
 
 
 def _table(document: Document) -> str:
-    """Return devices down, artifacts across; padded before colouring."""
+    """Return the table of verdicts as text: device classes by artifacts."""
     titles = [artifact["title"] for artifact in document["artifacts"]]
     cells = rows_of(document)
     rows = [
@@ -49,7 +49,7 @@ def _table(document: Document) -> str:
 
 
 def _members(document: Document) -> Iterator[str]:
-    """Yield the devices of each row that stands for several."""
+    """Yield the device names of each row that stands for several devices."""
     rows = [(device_of(each), members_of(each)) for each in document["classes"]]
     lines = [f"{device}: {members}" for device, members in rows if members]
     if lines:
@@ -57,10 +57,12 @@ def _members(document: Document) -> Iterator[str]:
 
 
 def _mark(cell: Cell) -> str:
+    """Return a cell's verdict with a check mark or a cross."""
     return f"{'✓' if cell['accepted'] else '✗'} {summary_of(cell)}"
 
 
 def _colour(line: str) -> str:
+    """Colour the check marks and crosses of a line, on a terminal only."""
     if not _is_terminal():
         return line
     return line.replace("✓", click.style("✓", fg="green")).replace(
@@ -69,10 +71,12 @@ def _colour(line: str) -> str:
 
 
 def _is_terminal() -> bool:
+    """Return whether standard output is a terminal on which colour is wanted."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def _reasons(document: Document) -> Iterator[str]:
+    """Yield the reasons, advice and assumptions of each cell that needs them."""
     for artifact, device, cell in cells_to_explain(document):
         lines = [f"{artifact} on {device}: {summary_of(cell)}"]
         lines += [f"  {line}" for line in lines_of(cell)]
@@ -83,6 +87,7 @@ def _reasons(document: Document) -> Iterator[str]:
 
 
 def _verdict(document: Document) -> str:
+    """Return whether the policy holds, with the coverage of each requirement."""
     holds = "holds" if document["passed"] else "DOES NOT HOLD"
     lines = [f"policy ({policy_of(document)}): {holds}"]
     for coverage in document["coverage"]:

@@ -23,7 +23,7 @@ VERDICTS = {
 
 
 def rows_of(document: Document) -> dict[int, list[Cell]]:
-    """The cells of each class of devices, in the order of the artifacts."""
+    """Group the cells of the matrix by device class, in the order of the artifacts."""
     rows: dict[int, list[Cell]] = {}
     for cell in document["cells"]:
         rows.setdefault(cell["class"], []).append(cell)
@@ -31,26 +31,26 @@ def rows_of(document: Document) -> dict[int, list[Cell]]:
 
 
 def device_of(each: JsonObject) -> str:
-    """A class of devices by name and number: `press ×120`, `rk3588 and 4 alike`."""
+    """Return the title of a device class: `press ×120`, `rk3588 and 4 alike`."""
     names = {device["name"] for device in each["devices"]}
     name: str = each["name"]
     return name if each["count"] == len(names) else f"{name} ×{each['count']}"
 
 
 def devices_of(document: Document) -> list[str]:
-    """Return all classes, for forms that name the class of each cell."""
+    """Return the title of every device class, by its index."""
     return [device_of(each) for each in document["classes"]]
 
 
 def members_of(each: JsonObject) -> str:
-    """The names of the devices of a class, if there are several; the first of many."""
+    """Return the first names of the devices of a class; empty for a single device."""
     names = list(dict.fromkeys(device["name"] for device in each["devices"]))
     more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
     return ", ".join(names[:_LISTED] + more) if len(names) > 1 else ""
 
 
 def summary_of(cell: Cell) -> str:
-    """Summarise a cell in a few words."""
+    """Return a cell's verdict in a few words."""
     if cell["variant"] is None:
         return VERDICTS[cell["verdict"]]
     notes = [cell["variant"]]
@@ -68,7 +68,9 @@ def summary_of(cell: Cell) -> str:
 
 
 def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
-    """The cells that need words, with the names of their artifact and devices."""
+    """Yield the cells whose verdict needs reasons, with titles of artifact and
+    devices.
+    """
     devices = devices_of(document)
     for cell in document["cells"]:
         if not cell["accepted"] or cell["fallback"] or cell["verdict"] != "optimal":
@@ -77,7 +79,7 @@ def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
 
 
 def lines_of(cell: Cell) -> Iterator[str]:
-    """Yield reasons for the verdict of a cell: missing code, reasons by variant,
+    """Yield the reasons for a cell's verdict: missing code, mismatches, checks,
     memory.
     """
     if cell["missing_target"]:
@@ -91,6 +93,7 @@ def lines_of(cell: Cell) -> Iterator[str]:
 
 
 def _memory(memory: JsonObject, entry: str) -> str:
+    """Return text on the memory that an entry needs and the device has."""
     needed, there = memory["needed"][entry], output.size(memory["available_bytes"])
     sizes = ", ".join(f"{name}={size}" for name, size in needed["sizes"].items())
     at = f" at {sizes}" if sizes else ""
@@ -98,7 +101,9 @@ def _memory(memory: JsonObject, entry: str) -> str:
 
 
 def coverage_of(document: Document, coverage: JsonObject) -> str:
-    """`digits 1.0.0 on site=ulm: 1200 of 1300 devices (92.31 %)`."""
+    """Return text on a coverage: `digits 1.0.0 on site=ulm: 1200 of 1300 devices (92.31
+    %)`.
+    """
     title = _title_of(document, coverage["artifact"])
     place = f" on {coverage['label']}" if coverage["label"] else ""
     # rounded down: what is not all is not 100 %
@@ -110,12 +115,13 @@ def coverage_of(document: Document, coverage: JsonObject) -> str:
 
 
 def _title_of(document: Document, number: int | None) -> str:
+    """Return the title of an artifact, or `any bundle` for None."""
     title: str = document["artifacts"][number]["title"] if number is not None else ""
     return title or "any bundle"
 
 
 def policy_of(document: Document) -> str:
-    """Describe the requirements of the policy in words."""
+    """Return the requirements of the policy in words."""
     policy = document["policy"]
     parts = [
         f"{100 * policy['min_coverage']:.10g} % of the devices",
@@ -135,8 +141,8 @@ def policy_of(document: Document) -> str:
 
 
 def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]:
-    """Yield the fewest targets for each artifact or for one, if `--cure` asked for
-    them.
+    """Yield the fewest targets that would satisfy the policy, as lines; none without
+    `--cure`.
     """
     for cure in document["cure"] or ():
         if artifact is not None and cure["artifact"] not in (None, artifact):
@@ -160,6 +166,7 @@ def cure_lines(document: Document, artifact: int | None = None) -> Iterator[str]
 
 
 def _targets_of(cure: JsonObject) -> str:
+    """Return the options `--target …` of a cure, or why there are none."""
     if cure["targets"]:
         return " ".join(f"--target {target}" for target in cure["targets"])
     if cure["left_out_classes"]:

@@ -43,7 +43,9 @@ svg .limit { stroke: currentColor; stroke-dasharray: 5 4; }
 
 
 def to_html(evidence: Evidence) -> str:
-    """The table and two plots: latencies of calls, and latency over rate."""
+    """Return the HTML page: a table, and plots of latencies and of latency over
+    rate.
+    """
     name = escape(f"Evidence: {Path(evidence.source).name}, {evidence.entry}")
     notes = "\n".join(f"<li>{escape(note)}</li>" for note in evidence.notes())
     return f"""\
@@ -85,6 +87,7 @@ def to_html(evidence: Evidence) -> str:
 def _table(
     names: Sequence[str], found: Sequence[tuple[str, Sequence[FigureCell]]]
 ) -> str:
+    """Return the HTML table of figures: one column for each contender."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
@@ -94,18 +97,21 @@ def _table(
 
 
 def _cell(cell: FigureCell) -> str:
-    """A figure; the best of its row has a mark, for readers who see no colour."""
+    """Return a figure as an HTML cell; the best of its row has a mark besides
+    colour.
+    """
     mark = ' class="best"' if cell.is_best else ""
     return f"<td{mark}>{'★ ' if cell.is_best else ''}{escape(cell.text)}</td>"
 
 
 def _terms() -> str:
+    """Return the definitions of terms as HTML."""
     pairs = TERMS.items()
     return "\n".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in pairs)
 
 
 def _distributions(evidence: Evidence) -> str:
-    """Plot the cumulative distribution of each contender's warm calls."""
+    """Return the plot of each contender's latency distribution (cumulative)."""
     shares = np.linspace(0, 1, 101)
     lines = [
         PlotLine(each.name, [*zip(np.quantile(times, shares), shares, strict=True)])
@@ -120,7 +126,7 @@ def _distributions(evidence: Evidence) -> str:
 
 
 def _rates(evidence: Evidence) -> str:
-    """The 99th percentile of latency over the rate of arrivals."""
+    """Return the plot of 99th percentile latency over the rate of arrivals."""
     top = _ABOVE * evidence.bound
     lines = [
         PlotLine(each.name, [(row["rate"], row["p99"]) for row in found])
@@ -136,6 +142,6 @@ def _rates(evidence: Evidence) -> str:
 
 
 def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
-    """Return rows until a latency is above the plot, with the first that is."""
+    """Return the rows whose latency fits the plot, and the first one beyond it."""
     within = [row["p99"] <= top for row in found]
     return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]

@@ -23,7 +23,7 @@ _TICKS = 5
 
 @dataclass(frozen=True)
 class PlotLine:
-    """A line of joined points, with its name."""
+    """A polyline of a plot: points, with a name for the legend."""
 
     name: str
     points: Sequence[Point]
@@ -31,7 +31,7 @@ class PlotLine:
 
 @dataclass(frozen=True)
 class PlotAxis:
-    """An axis from the least to the greatest of some values.
+    """A linear or logarithmic plot axis, from the least to the greatest value.
 
     Args:
         label: with its unit.
@@ -49,7 +49,7 @@ class PlotAxis:
     def over(
         cls, label: str, values: Sequence[float], is_log: bool = False
     ) -> PlotAxis:
-        """The axis that shows all of some values, at least one."""
+        """Return an axis that spans all of the given values."""
         low = min(values) if is_log else min(0.0, *values)
         high = max(values)
         if high <= low:
@@ -57,8 +57,8 @@ class PlotAxis:
         return cls(label, low, high, is_log)
 
     def share(self, value: float) -> float:
-        """Return the relative position of a value on the axis: 0 at the low end, 1 at
-        the high.
+        """Return the position of a value on the axis, clamped from 0 (low) to 1
+        (high).
         """
         inside = min(max(value, self.low), self.high)
         if self.is_log:
@@ -67,7 +67,7 @@ class PlotAxis:
 
     @property
     def ticks(self) -> list[float]:
-        """Values to name: round ones, and few."""
+        """A few round values to label on the axis."""
         if self.is_log:
             return self._log_ticks()
         step = _round_step((self.high - self.low) / _TICKS)
@@ -76,6 +76,9 @@ class PlotAxis:
         return [number * step for number in range(first, last + 1)]
 
     def _log_ticks(self) -> list[float]:
+        """Return tick values for a logarithmic axis: powers of ten, or 1, 2, 5 times
+        these.
+        """
         powers = range(
             math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1
         )
@@ -85,7 +88,9 @@ class PlotAxis:
 
 
 def _round_step(least: float) -> float:
-    """The next of 1, 2, 5, 10, … times a power of ten."""
+    """Return the least of 1, 2, 5, 10, … times a power of ten that is at least
+    `least`.
+    """
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * step for step in (1, 2, 5, 10) if power * step >= least * 0.999)
 
@@ -97,7 +102,7 @@ def plot(
     lines: Sequence[PlotLine],
     limit: float | None = None,
 ) -> str:
-    """A plot of lines.
+    """Return an SVG line plot.
 
     Args:
         title: for readers that see no pictures.
@@ -119,14 +124,17 @@ def plot(
 
 
 def _at_x(x: PlotAxis, value: float) -> float:
+    """Return the x coordinate in pixels of a value."""
     return _LEFT + x.share(value) * (_WIDTH - _LEFT - _RIGHT)
 
 
 def _at_y(y: PlotAxis, value: float) -> float:
+    """Return the y coordinate in pixels of a value."""
     return _HEIGHT - _BOTTOM - y.share(value) * (_HEIGHT - _TOP - _BOTTOM)
 
 
 def _x_axis(x: PlotAxis) -> Iterator[str]:
+    """Yield the SVG elements of the x axis: grid lines, ticks and label."""
     base = _HEIGHT - _BOTTOM
     for value in x.ticks:
         at = f"{_at_x(x, value):.1f}"
@@ -140,6 +148,7 @@ def _x_axis(x: PlotAxis) -> Iterator[str]:
 
 
 def _y_axis(y: PlotAxis) -> Iterator[str]:
+    """Yield the SVG elements of the y axis: grid lines, ticks and label."""
     end = _WIDTH - _RIGHT
     for value in y.ticks:
         at = _at_y(y, value)
@@ -156,12 +165,13 @@ def _y_axis(y: PlotAxis) -> Iterator[str]:
 
 
 def _limit(y: PlotAxis, value: float) -> str:
+    """Return the SVG line that marks a latency limit."""
     at, end = f"{_at_y(y, value):.1f}", _WIDTH - _RIGHT
     return f'<line class="limit" x1="{_LEFT}" y1="{at}" x2="{end}" y2="{at}"/>'
 
 
 def _line(number: int, line: PlotLine, x: PlotAxis, y: PlotAxis) -> str:
-    """Draw a line and its row of the legend."""
+    """Yield the SVG elements of a line, and of its row in the legend."""
     colour = f"var(--line-{number % _COLOURS})"
     # after a round of colours the dashes are those of the next line
     pattern = _DASHES[(number + number // _COLOURS) % len(_DASHES)]

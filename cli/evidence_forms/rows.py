@@ -15,7 +15,7 @@ _NONE = "-"
 
 @dataclass(frozen=True)
 class FigureCell:
-    """A figure of a contender as it is shown, and whether no other's is better."""
+    """A contender's figure as text, and whether it is the best of its row."""
 
     text: str
     is_best: bool = False
@@ -23,7 +23,7 @@ class FigureCell:
 
 @dataclass(frozen=True)
 class _Row:
-    """A row: one figure of each contender.
+    """A table row: one figure for each contender.
 
     Args:
         name: of the row; `{baseline}` stands for the contender compared with.
@@ -38,7 +38,7 @@ class _Row:
     best: Callable[..., Any] | None = None
 
     def cells(self, evidence: Evidence) -> list[FigureCell]:
-        """The figure of each contender; equal ones are all the best, or none is."""
+        """Return the row's cell for each contender; none is best if all are equal."""
         values = [self.value(evidence, each) for each in evidence.figures]
         texts = [_NONE if x is None else self.show(x) for x in values]
         known = [x for x in values if x is not None]
@@ -55,22 +55,30 @@ def _ms(value: float) -> str:
 
 
 def _whole(value: float) -> str:
+    """Format a number without decimals."""
     return f"{value:.0f}"
 
 
 def _percent(value: float) -> str:
+    """Format a share in percent."""
     return f"{value:.1%}"
 
 
 def _rate(value: float) -> str:
+    """Format a rate in three digits, or whole from 100 on."""
     return _whole(value) if value >= 100 else f"{value:.3g}"
 
 
 def _arrow(pair: tuple[int | None, int | None]) -> str:
+    """Format a pair of counts as `before → after`."""
     return " → ".join(_NONE if x is None else _whole(x) for x in pair)
 
 
 def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None]:
+    """Return a getter of a latency statistic, over all rounds or of the quickest
+    one.
+    """
+
     def value(_: Evidence, figures: Figures) -> float | None:
         found: ReplayLatency | None = figures.least if quickest else figures.latency
         return None if found is None else getattr(found, name)
@@ -79,10 +87,15 @@ def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None
 
 
 def _share(path: str) -> Callable[..., float]:
+    """Return a getter of the share of requests served by a path."""
     return lambda _, figures: figures.shares[path]
 
 
 def _build(name: str) -> Callable[..., object]:
+    """Return a getter of a fact on the contender's build; None for one not built
+    here.
+    """
+
     def value(_: Evidence, figures: Figures) -> Any:
         build = figures.measured.contender.build
         return None if build is None else getattr(build, name)
@@ -91,11 +104,15 @@ def _build(name: str) -> Callable[..., object]:
 
 
 def _ops(_: Evidence, figures: Figures) -> tuple[object, object] | None:
+    """Return the numbers of ops before and after optimisation; None for one not built
+    here.
+    """
     build = figures.measured.contender.build
     return None if build is None else (build.ops_before, build.ops_after)
 
 
 def _loaded(name: str) -> Callable[..., object]:
+    """Return a getter of a fact on the loaded bundle."""
     return lambda _, figures: getattr(figures.measured.loaded, name)
 
 
@@ -153,12 +170,12 @@ TERMS = {
 
 
 def header(evidence: Evidence) -> list[str]:
-    """The names of the columns."""
+    """Return the names of the table's columns."""
     return ["", *(each.name for each in evidence.figures)]
 
 
 def rows(evidence: Evidence) -> list[tuple[str, list[FigureCell]]]:
-    """The name of each figure, and its cell for each contender."""
+    """Return each row's name with its cells."""
     baseline = evidence.baseline.name
     return [(row.name.format(baseline=baseline), row.cells(evidence)) for row in _ROWS]
 
@@ -174,7 +191,7 @@ def title(evidence: Evidence) -> str:
 
 
 def place(evidence: Evidence) -> str:
-    """Describe the machine of the measurement and the number of rounds."""
+    """Return a line on the machine of the measurement and the number of rounds."""
     machine = evidence.machine
     rounds = len(evidence.figures[0].measured.rounds)
     return (

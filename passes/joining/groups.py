@@ -16,7 +16,7 @@ from aotc.passes.joining.products import ProductCall, is_computed_from
 
 @dataclass(frozen=True)
 class JoinedProducts:
-    """Products that one kernel computes.
+    """Matrix products that one kernel computes, with the tile that it uses.
 
     Args:
         products: in order; one that is read by another comes before it.
@@ -30,7 +30,7 @@ class JoinedProducts:
 def groups_of(
     products: Sequence[ProductCall], machine: Machine
 ) -> Iterator[JoinedProducts]:
-    """Yield the groups to join of products of one left operand.
+    """Yield groups to join among matrix products that share a left operand.
 
     The caller writes each before it asks for the next: then that may be impossible.
 
@@ -57,7 +57,9 @@ def groups_of(
 def _read_together(
     product: ProductCall, products: Sequence[ProductCall]
 ) -> list[ProductCall]:
-    """Return a product and products that it reads, directly or not, in order."""
+    """Return a product and those whose results it reads, transitively, in program
+    order.
+    """
     found = [product]
     for reader in found:  # which grows
         for each in products:
@@ -74,9 +76,7 @@ def _read_together(
 def group_of(
     products: Sequence[ProductCall], machine: Machine
 ) -> JoinedProducts | None:
-    """Group products that do not depend on each other, panel by panel, if that is
-    faster.
-    """
+    """Return independent products as a group, if one kernel is faster; else None."""
     if len(products) == 1:
         return None
     tile = _joined_tile(products, machine, interleaved=False)
@@ -86,6 +86,9 @@ def group_of(
 def _joined_tile(
     products: Sequence[ProductCall], machine: Machine, *, interleaved: bool
 ) -> ContractionTile | None:
+    """Plan the tile of a joined kernel; None if joining does not pay or fit the
+    weights.
+    """
     tile = plan_joined(
         [each.anchor for each in products],
         [each.tile for each in products],
@@ -99,7 +102,8 @@ def _joined_tile(
 
 
 def reads(product: ProductCall, source: ProductCall) -> bool:
-    """Return whether a region reads another's result at the place of its own.
+    """Return whether a region reads the result of `source` elementwise, at its own
+    indices.
 
     All else that it reads does not depend on that.
     """

@@ -30,7 +30,7 @@ _MOST = 4  # products that a kernel computes
 
 @dataclass(frozen=True, eq=False)
 class _ProductLaunch:
-    """A call of a region that has one product.
+    """A call of a GPU kernel's region that has exactly one matrix product.
 
     Args:
         call: of it.
@@ -46,7 +46,9 @@ class _ProductLaunch:
 
     @property
     def left(self) -> Hashable:
-        """A key of the left operand and its use; None if the region computes it."""
+        """Key of the left operand and how the matrix product reads it; None if the
+        region computes it.
+        """
         value, view = self.anchor.lhs, defining_op(self.anchor.lhs)
         if isinstance(view, Reshape):
             value = view.x
@@ -63,7 +65,9 @@ def join_launches(
     capabilities: Capabilities,
     outlining: Outlining,
 ) -> bool:
-    """Join the products of a function; return whether there were any to join."""
+    """Join GPU matrix products of one left operand in a function; return whether any
+    were joined.
+    """
     changed = False
     with known_contracts(contracts_of(function)):
         alike: dict[Hashable, list[_ProductLaunch]] = {}
@@ -82,6 +86,9 @@ def join_launches(
 def _products_in(
     function: Function, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> list[_ProductLaunch]:
+    """Return the calls in a function of regions with exactly one joinable matrix
+    product.
+    """
     found = []
     for op in function.entry_block.operations:
         if not isinstance(op, func.CallOp):
@@ -99,13 +106,18 @@ def _products_in(
 
 
 def _beside(products: Sequence[_ProductLaunch]) -> list[_ProductLaunch]:
-    """Return the first product, and others whose operands are there before it."""
+    """Return the first matrix product, and up to three others whose operands are
+    computed before it.
+    """
     first, *others = products
-    apt = [each for each in others if _can_be_at(each, first.call)]
+    apt = [each for each in others if _can_move_to(each, first.call)]
     return [first, *apt[: _MOST - 1]]
 
 
-def _can_be_at(product: _ProductLaunch, place: Operation) -> bool:
+def _can_move_to(product: _ProductLaunch, place: Operation) -> bool:
+    """Return whether all operands of a matrix product are computed before the op
+    `place`.
+    """
     made = [value.owner for value in product.call.operands if defining_op(value)]
     return all(each.operation.is_before_in_block(place.operation) for each in made)
 
@@ -113,7 +125,9 @@ def _can_be_at(product: _ProductLaunch, place: Operation) -> bool:
 def _join(
     products: Sequence[_ProductLaunch], capabilities: Capabilities, outlining: Outlining
 ) -> bool:
-    """Replace several calls by one, if that is faster by the model."""
+    """Replace several calls by one, if the cost model says it is faster; return whether
+    it did.
+    """
     if len(products) == 1:
         return False
     fused, anchors = products[0].fused, [each.anchor for each in products]
@@ -142,7 +156,7 @@ def _join(
 def _define(
     products: Sequence[_ProductLaunch], operands: Sequence[Value], fused: Fused
 ) -> str:
-    """Write the function of several regions, one after the other; return its name."""
+    """Define a region that runs the given regions in sequence; return its name."""
 
     def body(arguments: list[Value]) -> list[Value]:
         given, results = dict(zip(operands, arguments, strict=True)), list[Value]()
@@ -156,7 +170,9 @@ def _define(
 
 
 def _copy(function: Function, arguments: Sequence[Value]) -> list[Value]:
-    """Copy the ops of a function to the insertion point; return its results."""
+    """Emit copies of a function's ops on other arguments; return the values it would
+    return.
+    """
     block = function.entry_block
     values = dict(zip(block.arguments, arguments, strict=True))
     *ops, end = block.operations

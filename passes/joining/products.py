@@ -42,7 +42,8 @@ from aotc.passes.build_time_values import most_extra
 
 @dataclass(frozen=True, eq=False)
 class ProductCall:
-    """A call of a region that has one product.
+    """A call of a region with exactly one matrix product or convolution, by a packed
+    weight.
 
     Args:
         call: of the left operand, the packed right one, and others.
@@ -60,22 +61,24 @@ class ProductCall:
 
     @property
     def tile(self) -> ContractionTile:
-        """The tile of the product."""
+        """The tile of the product's kernel."""
         return ContractionTile.of_plain(self.fused.tile)
 
     @property
     def most_joined(self) -> int:
-        """The largest number of products that one kernel computes."""
+        """The largest number of products that one kernel of this family can compute."""
         return self.capabilities.family_of(self.fused).most_joined
 
     @property
     def geometry(self) -> ConvolutionGeometry:
-        """The geometry of the sums."""
+        """The product as a convolution geometry: loops, strides, features."""
         return known_geometry(self.anchor)
 
     @property
     def left(self) -> Hashable:
-        """A key of the rows that are read, and of their use by the product."""
+        """Key of the left operand and how the product reads it; equal keys can be
+        joined.
+        """
         rows = self.call.operands[0], _left_of(self.geometry)
         kinds = [Tensor.of(value) for value in self.packed]
         counts = [kind.shape[1] for kind in kinds[1:]]  # of scales, in each column
@@ -85,7 +88,7 @@ class ProductCall:
 
     @property
     def packed_arguments(self) -> list[Value]:
-        """The arguments of the region that the right operand is unpacked of.
+        """The region's arguments that hold the packed right operand.
 
         That of the elements first, then those of what there is for each block.
         """
@@ -98,7 +101,7 @@ class ProductCall:
 
     @property
     def packed(self) -> list[Value]:
-        """The call's operands for packed arguments."""
+        """The call's operands for the packed right operand."""
         operands = self.call.operands
         return [
             operands[ir.BlockArgument(argument).arg_number]
@@ -106,8 +109,8 @@ class ProductCall:
         ]
 
     def right_of(self, packed: Sequence[Value], tile: ContractionTile) -> Value:
-        """Undo the packing: write the right operand as the op reads it, from packed
-        values.
+        """Emit the unpacking of `packed` values; return the right operand as the
+        product reads it.
         """
         if self.tile.dequantizes:  # whose panels do not depend on the tile
             known = dict(zip(self.packed_arguments, packed, strict=True))
@@ -115,8 +118,8 @@ class ProductCall:
         return unpack(Builder(), self.anchor, packed[0], tile)
 
     def is_stored_by(self, tile: ContractionTile, features: Iterable[int]) -> bool:
-        """Return whether a build stores weights for a tile, with the fill of last
-        panels.
+        """Return whether storing the weights padded for `tile` stays within the allowed
+        growth.
 
         Args:
             tile: how products like this one are cut up together.
@@ -139,7 +142,8 @@ class ProductCall:
         right: Callable[[], Value],
         write: Visit[Value] = clone,
     ) -> list[Value]:
-        """Write the ops of the region at the insertion point; return the results.
+        """Emit the region's ops on other arguments and right operand; return the
+        results.
 
         Args:
             given: what the region takes.
@@ -158,7 +162,7 @@ class ProductCall:
         return walk(self.function.entry_block, given, visit)
 
     def unpacked(self) -> Value:
-        """The right operand of a call as it was before it was packed.
+        """Emit the call's right operand as it was before packing, in the caller.
 
         It is written at the insertion point, in the function that calls.
         """
@@ -173,7 +177,7 @@ def products_in(
     weights: Container[Value],
     capabilities: Capabilities,
 ) -> Iterator[ProductCall]:
-    """The products by weights of an entry, or of the body of a loop, in order."""
+    """Yield the calls of products by weights in an entry or a loop body, in order."""
     for op in [*function.entry_block.operations]:
         product = product_of(op, functions, capabilities)
         if product is not None and product.call.operands[1] in weights:
@@ -183,7 +187,9 @@ def products_in(
 def product_of(
     op: Operation, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> ProductCall | None:
-    """The product that an op computes, if it calls a region with one."""
+    """Return an op as a `ProductCall`; None if it calls no region with one joinable
+    product.
+    """
     if not isinstance(op, func.CallOp):
         return None
     function = functions[callee_of(op)]
@@ -207,7 +213,7 @@ def product_of(
 
 
 def ops_behind(value: Value) -> list[GraphOp]:
-    """The ops of a region that compute a value, in order."""
+    """Return the ops that compute a value (its backward slice), in program order."""
     values = backward_slice([value])
     return in_order(
         [each.owner.opview for each in values if not isinstance(each.owner, ir.Block)]
@@ -217,7 +223,7 @@ def ops_behind(value: Value) -> list[GraphOp]:
 def is_computed_from(
     values: Iterable[Value], sources: set[Value], first: Operation
 ) -> bool:
-    """Return whether one of some values depends on one of others.
+    """Return whether any of `values` depends on any of `sources`.
 
     Args:
         values: of a block.
@@ -231,7 +237,9 @@ def is_computed_from(
 
 
 def _left_of(geometry: ConvolutionGeometry) -> ConvolutionGeometry:
-    """Return the geometry of the left operand and the sums, without the right one."""
+    """Return a geometry without the right operand: only left strides and summed
+    loops.
+    """
     layout = geometry.layout
     if layout is not None:
         sums, batch = (

@@ -23,7 +23,8 @@ from aotc.passes.joining.products import ProductCall, ops_behind, product_of
 
 
 def column_slices(product: ProductCall) -> list[Slice]:
-    """The readers of a product, by column, if all of them are slices; else nothing.
+    """Return the disjoint column slices that are all readers of a product; else an
+    empty list.
 
     Each reads as many rows as there are, and no two read the same column.
     """
@@ -47,13 +48,13 @@ def column_slices(product: ProductCall) -> list[Slice]:
 
 
 def _columns_of(op: Slice) -> SomeColumns | None:
-    """Return the columns that a slice reads, if it reads all of them."""
+    """Return the column range that a slice reads; None unless it reads every row."""
     read = operand_of(op.y)
     return read if isinstance(read, SomeColumns) and read.width else None
 
 
 def _can_be_cut(product: ProductCall) -> bool:
-    """Return whether columns are one axis, and the ops on them can be sliced alike."""
+    """Return whether a product's region can be computed for a range of its columns."""
     anchor = product.anchor
     if _column_axis(anchor) is None:
         return False
@@ -75,8 +76,8 @@ def _can_be_cut(product: ProductCall) -> bool:
 
 
 def _column_axes(argument: Value) -> list[int] | None:
-    """Return the axes of a region's argument that are columns; None if rows differ
-    in it.
+    """Return the axes of a region's argument that vary by column; None if any varies by
+    row.
     """
     for use in argument.uses:
         op = use.owner.opview
@@ -89,7 +90,9 @@ def _column_axes(argument: Value) -> list[int] | None:
 
 
 def _column_axis(anchor: GraphOp) -> int | None:
-    """The axis of the right operand that is the last of the result."""
+    """Return the axis of the right operand that is the last of the result; None for
+    several.
+    """
     rank = Tensor.of(anchor.operands[1]).rank
     if not isinstance(anchor, DotGeneral):
         return rank - 1
@@ -100,7 +103,7 @@ def _column_axis(anchor: GraphOp) -> int | None:
 def split_columns(
     product: ProductCall, slices: Sequence[Slice], functions: Mapping[str, Function]
 ) -> list[ProductCall]:
-    """Replace the slices of a product by products of some columns of the weight.
+    """Replace column slices of a product by one product each; return the new products.
 
     Args:
         product: that is read by `slices` alone, and goes.
@@ -124,7 +127,8 @@ def split_columns(
 
 
 def _call_part(product: ProductCall, right: Value, columns: SomeColumns) -> list[Value]:
-    """The call of a region of some columns of a product, at the insertion point.
+    """Define and call a region for a column range of a product; return the call's
+    results.
 
     Args:
         product: that is taken apart.
@@ -155,7 +159,7 @@ def _call_part(product: ProductCall, right: Value, columns: SomeColumns) -> list
 def _narrow(
     columns: SomeColumns, op: Operation, operands: Sequence[Value]
 ) -> list[Value]:
-    """Write an op of a region for some columns of its operands."""
+    """Emit an op of a region for a column range of its operands; return its results."""
     assert isinstance(op, GraphOp)
     if isinstance(op, Broadcast):
         return [op.rebuild(*operands, shape=(*op.shape[:-1], columns.width))]

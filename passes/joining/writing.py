@@ -20,7 +20,7 @@ from aotc.passes.outlining import Outlining, replace_by_call
 
 
 def write_group(group: JoinedProducts, outlining: Outlining) -> bool:
-    """Replace the calls of some products by one of their joined region.
+    """Replace the calls of some products by one call of a joined region.
 
     Args:
         group: the products.
@@ -51,9 +51,7 @@ def write_group(group: JoinedProducts, outlining: Outlining) -> bool:
 
 
 def _operands(products: Sequence[ProductCall]) -> list[Value]:
-    """Return the joined region's operands besides the weights; the left operand
-    first.
-    """
+    """Return the joined region's operands without the weights: left operand first."""
     made = {value for each in products for value in each.call.results}
     packed = {value for each in products for value in each.packed}
     given = (value for each in products for value in [*each.call.operands][2:])
@@ -62,7 +60,7 @@ def _operands(products: Sequence[ProductCall]) -> list[Value]:
 
 
 def _joined(products: Sequence[ProductCall], tile: ContractionTile) -> list[Value]:
-    """Join the weights as the joined kernel reads them, at the insertion point."""
+    """Emit the concatenated packed weights for a joined kernel; return them."""
     if tile.group:
         b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
         elements, *blocks = [*parts]
@@ -81,7 +79,7 @@ def _joined(products: Sequence[ProductCall], tile: ContractionTile) -> list[Valu
 def _split(
     products: Sequence[ProductCall], tile: ContractionTile, arguments: Sequence[Value]
 ) -> list[tuple[Value, ...]]:
-    """The packed parts of each product, in the joined region of some arguments."""
+    """Emit each product's packed weights, split from the joined region's arguments."""
     b, parts = Builder(), []
     counts = [tile.panels(each.geometry.features) for each in products]
     for place, _ in enumerate(products[0].packed):
@@ -96,7 +94,7 @@ def _define(
     operands: Sequence[Value],
     results: Sequence[Value],
 ) -> str:
-    """The joined region; the values are those of the calls."""
+    """Define the region that computes all products; return its name."""
 
     def body(arguments: list[Value]) -> list[Value]:
         known = dict(zip(operands, arguments, strict=True))

@@ -21,7 +21,7 @@ _Made = dict[tuple[Value, int, int], Value]
 
 
 def run_length(value: Value, axis: int, known: _Runs | None = None) -> int:
-    """Return how many neighbours along an axis are alike, in each run of so many.
+    """Return the run length along an axis: how many consecutive elements are equal.
 
     Args:
         value: a tensor.
@@ -36,6 +36,7 @@ def run_length(value: Value, axis: int, known: _Runs | None = None) -> int:
 
 
 def _run_length(value: Value, axis: int, known: _Runs) -> int:
+    """Compute the run length from the op that makes the value, without memoization."""
     kind: Any = Tensor.of(value)
     size = kind.shape[axis]
     if splat_of(value) is not None:
@@ -64,7 +65,7 @@ def _run_length(value: Value, axis: int, known: _Runs) -> int:
 def first_of_blocks(
     b: Builder, value: Value, axis: int, block: int, made: _Made | None = None
 ) -> Value:
-    """Write the first of each block of neighbours along an axis, which are all alike.
+    """Emit the first element of every block of equal elements along an axis.
 
     Nothing as large as the value is made on the way.
 
@@ -83,6 +84,7 @@ def first_of_blocks(
 
 
 def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Value:
+    """Emit the first element of every block by the op that makes the value."""
     kind = Tensor.of(value)
     size: Any = kind.shape[axis]
     shape = (*kind.shape[:axis], size // block, *kind.shape[axis + 1 :])
@@ -117,7 +119,8 @@ def _first(b: Builder, value: Value, axis: int, block: int, made: _Made) -> Valu
 
 
 def value_before_movement(value: Value) -> tuple[Value, bool]:
-    """Return a value before movement, and whether it is negated on the way.
+    """Strip negations and order-preserving reshapes; return the source, and whether
+    negated.
 
     Blocks are repeated and cut by ops that move nothing where each is one number.
     """
@@ -134,23 +137,23 @@ def value_before_movement(value: Value) -> tuple[Value, bool]:
 
 
 def _keeps_order(op: Broadcast | Reshape | Slice) -> bool:
-    """Return whether an op gives all elements, once each, in their order."""
+    """Return whether an op yields every operand element exactly once, in order."""
     kinds = [Tensor.of(x) for x in (op.x, op.results[0])]
     is_sorted = not isinstance(op, Broadcast) or [*op.axes] == sorted(op.axes)
     return is_sorted and kinds[0].elements == kinds[1].elements
 
 
 def _is_elementwise(op: GraphOp) -> bool:
-    """Return whether an op computes each element from those at its place, in any
-    shape.
-    """
+    """Return whether an op is elementwise on operands of the result's shape."""
     shape = Tensor.of(op.results[0]).shape
     is_same = all(Tensor.of(value).shape == shape for value in op.operands)
     return bool(op.operands) and is_same and type(op).on_scalars
 
 
 def _merged_axes(op: Reshape, axis: int) -> range | None:
-    """Return the axes of the operand that are an axis of the result together."""
+    """Return the operand axes that a reshape merges into a result axis; None if it
+    splits.
+    """
     old, new = Tensor.of(op.x).shape, Tensor.of(op.y).shape
     for before, after in reshape_groups(old, new):
         if axis in after:
@@ -160,7 +163,7 @@ def _merged_axes(op: Reshape, axis: int) -> range | None:
 
 
 def _run_of_axes(value: Value, axes: range, known: _Runs) -> int:
-    """Return the run length along axes that are taken as one."""
+    """Return the run length along adjacent axes seen as one merged axis."""
     shape: Any = Tensor.of(value).shape
     run = 1
     for axis in reversed(axes):
@@ -174,7 +177,7 @@ def _run_of_axes(value: Value, axes: range, known: _Runs) -> int:
 def _first_of_axes(
     b: Builder, value: Value, axes: range, block: int, made: _Made
 ) -> Value:
-    """Write the first of each block along axes that are taken as one."""
+    """Emit the first element of every block along adjacent axes seen as one."""
     for axis in reversed(axes):
         size: Any = Tensor.of(value).shape[axis]
         here = gcd(size, block)

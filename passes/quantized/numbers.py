@@ -22,7 +22,7 @@ Numbers = Mapping[Value, Array]
 
 
 def numbers_of_weights(program: Program) -> dict[Value, Array]:
-    """Return the weights of all entries that are one number, where they are at hand."""
+    """Return the weights with a single element, by value, as NumPy scalars."""
     if not program.has_arrays:
         return {}
     functions, found = functions_of(program.module), dict[Value, Array]()
@@ -35,7 +35,9 @@ def numbers_of_weights(program: Program) -> dict[Value, Array]:
 
 
 def known_number(value: Value, numbers: Numbers) -> Array | None:
-    """Return the number that all elements of a value are, if it is known."""
+    """Return the number that a value repeats, if known from a splat or `numbers`; else
+    None.
+    """
     while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
         value = op.x
     if value in numbers:
@@ -46,7 +48,7 @@ def known_number(value: Value, numbers: Numbers) -> Array | None:
 
 
 def is_quantization(op: Operation) -> bool:
-    """Return whether an op makes bytes of other numbers."""
+    """Return whether an op is a cast from another dtype to i8 or u8."""
     if not isinstance(op, Cast):
         return False
     kinds = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype

@@ -29,7 +29,8 @@ _NOTHING: Known = {}
 
 
 def value_range(value: Value, known: Known = _NOTHING) -> Range:
-    """Return the least and the greatest integer that elements of a value may be.
+    """Return bounds on the integer elements of a value, by interval analysis of its
+    ops.
 
     Args:
         value: of integers.
@@ -43,7 +44,9 @@ def value_range(value: Value, known: Known = _NOTHING) -> Range:
 
 
 def _range_of(value: Value, known: Known) -> Range | None:
-    """Return the range that an op says, as if nothing wrapped around; None for none."""
+    """Return the interval implied by the defining op, ignoring overflow; None if
+    unknown.
+    """
     op = defining_op(value)
     match op:
         case Constant():
@@ -71,13 +74,15 @@ def _range_of(value: Value, known: Known) -> Range | None:
 
 
 def _between(op: Clamp, known: Known) -> Range | None:
-    """Return the range of clamped integers; None if a bound is unknown."""
+    """Return the interval of a clamp of integers; None if a bound is unknown."""
     bounds = splat_of(op.low), splat_of(op.high)
     return None if None in bounds else _within(value_range(op.x, known), *bounds)
 
 
 def _of_clamped(x: Value) -> Range | None:
-    """Return the range of floats between two known numbers, cast; NaN becomes 0."""
+    """Return the integer interval of clamped floats after a cast (NaN is 0); None if
+    unknown.
+    """
     op = defining_op(x)
     while isinstance(op, (Reshape, Broadcast, RoundEven)):
         op = defining_op(op.x)
@@ -90,7 +95,9 @@ def _of_clamped(x: Value) -> Range | None:
 
 
 def _with_number(op: GraphOp, known: Known) -> Range | None:
-    """Return the range of an op on integers and one known number."""
+    """Return the interval of a binary op of integers and one known number; else
+    None.
+    """
     lhs, rhs = op.operands
     number = splat_of(rhs)
     if number is None and type(op).commutes:
@@ -111,7 +118,9 @@ def _with_number(op: GraphOp, known: Known) -> Range | None:
 
 
 def _within(found: Range, low: float | None, high: float | None) -> Range:
-    """Return a range clamped to bounds, from below and then from above."""
+    """Return an interval clamped to optional bounds, first from below, then from
+    above.
+    """
     least, greatest = found
     if low is not None:
         least, greatest = max(least, int(low)), max(greatest, int(low))
@@ -121,13 +130,13 @@ def _within(found: Range, low: float | None, high: float | None) -> Range:
 
 
 def may_wrap(op: Subtract) -> bool:
-    """Return whether a difference of integers may be none of its dtype."""
+    """Return whether a difference of integers may overflow its dtype."""
     (low, high), (least, most) = value_range(op.lhs), value_range(op.rhs)
     return not _holds(Tensor.of(op.y).dtype, (low - most, high - least))
 
 
 def keeps_values(cast: Cast) -> bool:
-    """Return whether a cast gives the same integers."""
+    """Return whether a cast between integer dtypes preserves all possible values."""
     kinds = [Tensor.of(value).dtype for value in (cast.x, cast.y)]
     return all(kind in INTEGERS for kind in kinds) and _holds(
         kinds[1], value_range(cast.x)
@@ -135,5 +144,6 @@ def keeps_values(cast: Cast) -> bool:
 
 
 def _holds(dtype: str, found: Range) -> bool:
+    """Return whether a range of integers fits a dtype."""
     low, high = integer_bounds(dtype)
     return low <= found[0] and found[1] <= high

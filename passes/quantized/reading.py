@@ -16,12 +16,12 @@ Array = np.ndarray
 
 
 def moves(op: GraphOp) -> bool:
-    """Return whether an op gives some elements of its first operand, as they are."""
+    """Return whether an op only moves elements of its first operand, unchanged."""
     return isinstance(op, Movement) or (isinstance(op, Gather) and op.mode == "clip")
 
 
 def ends_with_bytes(value: Value, known: dict[Value, bool]) -> bool:
-    """Return whether nothing reads floats but to make bytes of them, by elements.
+    """Return whether all uses of a float value are quantised to bytes, elementwise.
 
     Args:
         value: of floats.
@@ -43,7 +43,9 @@ def ends_with_bytes(value: Value, known: dict[Value, bool]) -> bool:
 
 
 def operand_read(op: GraphOp, numbers: Numbers) -> Value | None:
-    """Return the one operand of an op that is no number; None for other ops."""
+    """Return an op's only operand that is no known number; None for ops with
+    several.
+    """
     if moves(op):
         read: Value = op.operands[0]
         return read

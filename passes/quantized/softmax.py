@@ -33,7 +33,8 @@ _STEADY = (Add, Clamp, Maximum, Minimum, RoundEven, Subtract)  # add no error
 
 
 def even_step(numbers: Array, dtype: str) -> float | None:
-    """Return the distance between the numbers that bytes stand for.
+    """Return the spacing of the numbers that byte values stand for; None unless it is
+    even.
 
     None unless they are as far apart everywhere, and greater for greater bytes.
 
@@ -54,7 +55,7 @@ def even_step(numbers: Array, dtype: str) -> float | None:
 
 
 def is_rounded_coarsely(value: Value, numbers: Numbers) -> bool:
-    """Return whether all that reads numbers up to 1 rounds them to few enough bytes.
+    """Return whether all uses of values up to 1 round them to coarse enough bytes.
 
     Args:
         value: of the numbers, which may be scaled and moved before they are rounded.
@@ -64,7 +65,7 @@ def is_rounded_coarsely(value: Value, numbers: Numbers) -> bool:
 
 
 def _is_read_coarsely(value: Value, numbers: Numbers, steps: float) -> bool:
-    """Return whether all readers of a value round to coarser steps."""
+    """Return whether all uses round `steps` times a value to at most 2**16 levels."""
     readers = [use.owner.opview for use in value.uses]
     return bool(readers) and all(
         _rounds_coarsely(op, value, numbers, steps) for op in readers
@@ -74,6 +75,9 @@ def _is_read_coarsely(value: Value, numbers: Numbers, steps: float) -> bool:
 def _rounds_coarsely(
     op: Operation, value: Value, numbers: Numbers, steps: float
 ) -> bool:
+    """Return whether one user of a value rounds it, directly or later, coarsely
+    enough.
+    """
     if is_quantization(op):
         return steps <= _MOST_STEPS
     factor = _scaling(op, value, numbers)
@@ -83,7 +87,7 @@ def _rounds_coarsely(
 
 
 def _scaling(op: Operation, value: Value, numbers: Numbers) -> float | None:
-    """Return the largest factor of an op on differences; None if it is another op."""
+    """Return by what factor an op may scale differences of `value`; None if unknown."""
     if not isinstance(op, GraphOp):
         return None
     read = operand_read(op, numbers)

@@ -37,7 +37,8 @@ from aotc.passes.recovery.scores import HIDDEN, Addend, AttentionScores, scores_
 
 @dataclass(frozen=True)
 class RecoveredAttention:
-    """The replacement of a product.
+    """The value that replaces a matrix product's result, and the values that become
+    unused.
 
     Args:
         value: of the same type.
@@ -51,7 +52,9 @@ class RecoveredAttention:
 def recover_attention(
     b: Builder, root: DotGeneral, known: KnownValues
 ) -> RecoveredAttention | None:
-    """The attention that a product ends, if nothing else reads its parts."""
+    """Emit an attention op for the composition that ends in `root`; None if it is
+    none.
+    """
     found = _find(root, known)
     if found is None or len(users_of(found.inside, found.inside)) != 1:
         return None
@@ -60,8 +63,10 @@ def recover_attention(
 
 
 @dataclass(frozen=True)
-class _Side:
-    """An operand of a product: the axes of batch and heads, its rows, and its depth."""
+class _ProductSide:
+    """One operand of a matrix product, its axes split into batch/heads, rows, and
+    depth.
+    """
 
     value: Value
     lead: Sequence[int]
@@ -70,6 +75,7 @@ class _Side:
 
 
 def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
+    """Match a matrix product as the last step of an attention; None if it is none."""
     left, right = _sides(root)
     p = scaled_view_of(root.lhs)
     softmax = made_by(p.source, Softmax)
@@ -94,27 +100,29 @@ def _find(root: DotGeneral, known: KnownValues) -> _AttentionMatch | None:
     return _AttentionMatch(root, scores, (*sides, value), inside, known)
 
 
-def _sides(product: DotGeneral) -> tuple[_Side, _Side]:
-    """The operands of a product."""
+def _sides(product: DotGeneral) -> tuple[_ProductSide, _ProductSide]:
+    """Return both operands of a matrix product with their batch, free and contracted
+    axes.
+    """
     lhs, rhs = Tensor.of(product.lhs).rank, Tensor.of(product.rhs).rank
     left = free_axes(lhs, product.lhs_batch, product.lhs_contract)
     right = free_axes(rhs, product.rhs_batch, product.rhs_contract)
     return (
-        _Side(product.lhs, product.lhs_batch, left, product.lhs_contract),
-        _Side(product.rhs, product.rhs_batch, right, product.rhs_contract),
+        _ProductSide(product.lhs, product.lhs_batch, left, product.lhs_contract),
+        _ProductSide(product.rhs, product.rhs_batch, right, product.rhs_contract),
     )
 
 
 def _groups(scores: View) -> list[Strides]:
-    """Return the strides of batch and heads, rows, and positions in a view like the
-    scores.
-    """
+    """Return the view's strides in three groups: batch and heads, rows, positions."""
     rank = len(scores.axes)
     return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
 
 
-def _query_and_key(scores: AttentionScores) -> tuple[_Side, _Side] | None:
-    """The operands of the product; None if it is not one for each batch and head."""
+def _query_and_key(scores: AttentionScores) -> tuple[_ProductSide, _ProductSide] | None:
+    """Return query and key of the scores' matrix product, in that order; None if axes
+    do not fit.
+    """
     left, right = _sides(scores.product)
     own = View.identity(Tensor.of(scores.product.y).shape)
     lead, first = len(left.lead), len(left.lead) + len(left.rows)
@@ -127,7 +135,9 @@ def _query_and_key(scores: AttentionScores) -> tuple[_Side, _Side] | None:
 
 
 def _has_one_dtype(*products: DotGeneral) -> bool:
-    """Return whether all operands and results are of one dtype, a float."""
+    """Return whether all operands and results of matrix products have the same float
+    dtype.
+    """
     values = [x for each in products for x in (each.lhs, each.rhs, each.y)]
     first, *others = {Tensor.of(x).dtype for x in values}
     return not others and dtypes.is_float(first)
@@ -135,7 +145,7 @@ def _has_one_dtype(*products: DotGeneral) -> bool:
 
 @dataclass(frozen=True)
 class _AttentionMatch:
-    """An attention in parts.
+    """A matched composition: scores, softmax, and matrix product with the value.
 
     Args:
         root: the product that ends it.
@@ -147,7 +157,7 @@ class _AttentionMatch:
 
     root: DotGeneral
     scores: AttentionScores
-    sides: tuple[_Side, _Side, _Side]
+    sides: tuple[_ProductSide, _ProductSide, _ProductSide]
     inside: frozenset[Value]
     known: KnownValues
 
@@ -157,7 +167,9 @@ class _AttentionMatch:
         return self.scores.view.shape
 
     def build(self, b: Builder) -> Value | None:
-        """Write the attention as one op; None if it has no axes for it."""
+        """Emit the attention op and reshapes around it; None if its axes cannot be
+        arranged.
+        """
         moves = [scaled_view_of(x.value, self.known.numbers) for x in self.sides]
         lead = self._batch_and_heads(moves[1].view)
         found = self._operands(moves, lead) or self._operands(
@@ -181,7 +193,7 @@ class _AttentionMatch:
     # ---- operands -------------------------------------------------------------------
 
     def _batch_and_heads(self, key: View) -> tuple[Any, Any]:
-        """Return the numbers of batches and heads.
+        """Return the sizes of batch and heads, split from the key's leading axes.
 
         Scores of one axis for both are of several heads as far as heads lie within
         positions in the key: then it is not moved.
@@ -200,7 +212,7 @@ class _AttentionMatch:
     def _operands(
         self, moves: Sequence[ScaledView], lead: tuple[Any, Any]
     ) -> list[ScaledView] | None:
-        """Return query, key and value, with axes of batch, rows, heads and depth.
+        """Return query, key and value as views (batch, rows, heads, depth), or None.
 
         None if their axes cannot be told apart.
         """
@@ -223,8 +235,8 @@ class _AttentionMatch:
     # ---- what is added --------------------------------------------------------------
 
     def _terms_left(self) -> list[Addend] | None:
-        """Return the terms without the causal mask; None if one masks by another
-        number.
+        """Return the score terms without the causal mask; None if a mask is not
+        -infinity.
         """
         terms = list(self.scores.terms)
         for term in self.scores.terms:
@@ -235,7 +247,7 @@ class _AttentionMatch:
         return terms if all(mask.factor == -inf for mask in masks) else None
 
     def _is_causal(self, term: Addend, *, is_alone: bool) -> bool:
-        """Return whether a term masks the positions behind each row's own, and no more.
+        """Return whether a term hides exactly the positions after each row's own.
 
         It must be -infinity, or the only term: a row that others hide as well would see
         what is hidden by a number.
@@ -258,7 +270,9 @@ class _AttentionMatch:
     def _bias(
         self, b: Builder, terms: Sequence[Addend], lead: tuple[object, object]
     ) -> Value:
-        """Return the sum of all terms, with sizes of 1 where it repeats."""
+        """Emit the sum of the score terms, with size 1 along axes where it is
+        constant.
+        """
         like = Tensor.of(self.root.y).with_shape(())
         values = [self._written(b, term, lead) for term in terms]
         if not values:
@@ -274,7 +288,9 @@ class _AttentionMatch:
         return total
 
     def _written(self, b: Builder, term: Addend, lead: tuple[Any, Any]) -> Value:
-        """A term with axes of batch, heads, rows and positions."""
+        """Emit a score term as (batch, heads, rows, positions), masks as 0 and
+        -infinity.
+        """
         movement = scaled_view_of(term.value)
         batch_and_heads, *others = _groups(movement.view)
         batch = split(batch_and_heads, lead)
@@ -291,12 +307,14 @@ class _AttentionMatch:
 
 
 def _is_one_kind(strides: Strides) -> bool:
-    """Return whether all strides of an axis are repeats, or none is."""
+    """Return whether all strides of an axis are broadcast, or none is."""
     return len({stride.repeats for stride in strides}) <= 1
 
 
 def _lies_before(stride: Stride, other: Stride) -> bool:
-    """Return whether a stride is outside another in the source; a repeat is not."""
+    """Return whether a stride is outer to another in the source; False for broadcast
+    ones.
+    """
     if stride.axis is None or other.axis is None:
         return False
     if stride.axis != other.axis:

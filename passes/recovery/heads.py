@@ -20,7 +20,8 @@ from aotc.passes.recovery.movement import scaled_view_of
 
 
 def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
-    """Rewrite an attention on keys and values without their repeats.
+    """Emit an attention on keys and values without repeated heads; return its results,
+    or None.
 
     Args:
         b: writes it.
@@ -40,7 +41,8 @@ def share_heads(b: Builder, op: Attention) -> Sequence[Value] | None:
 
 
 def shared_views(heads: Size, views: Sequence[View]) -> list[View] | None:
-    """Return views of keys and values with each head once.
+    """Return views of keys and values with each shared head once; None if they do not
+    fit.
 
     Args:
         heads: of queries.
@@ -63,5 +65,5 @@ def shared_views(heads: Size, views: Sequence[View]) -> list[View] | None:
 
 
 def last_repeats(strides: Strides) -> Strides:
-    """Return the innermost strides of an axis, as far as they are repeats."""
+    """Return the innermost stride of an axis if it is a broadcast; else none."""
     return strides[-1:] if strides and strides[-1].repeats else ()

@@ -22,7 +22,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class KnownValues:
-    """The known values when the model is built.
+    """Values that can be evaluated at build time, from weights and constants.
 
     Args:
         numbers: those with one number in all elements.
@@ -34,7 +34,7 @@ class KnownValues:
     weights: Mapping[Value, StoredArray]
 
     def array(self, value: Value) -> Array | None:
-        """The elements of a value, if they depend on weights and constants alone."""
+        """Evaluate a value now; None unless weights and constants alone decide it."""
         ops = self._ops_behind(value)
         if ops is None:
             return None
@@ -46,7 +46,8 @@ class KnownValues:
         return np.asarray(found[value])
 
     def _ops_behind(self, value: Value) -> list[GraphOp] | None:
-        """The ops that compute a value, in order; None if more decides it, or is large.
+        """Return the ops to evaluate a value, in order; None if it needs inputs or is
+        too large.
 
         Nothing is computed before that is known, and no call made for each op: most
         values that are asked for depend on inputs, through all layers before.

@@ -22,7 +22,7 @@ Labels = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class LabelledValue:
-    """A value in an expression, with labels of its axes there.
+    """A value in a matched expression; labels map its axes to those of the expression.
 
     Args:
         value: what is read.
@@ -39,29 +39,31 @@ class LabelledValue:
 
     @staticmethod
     def of_root(value: Value) -> LabelledValue:
-        """Return the whole expression, whose labels are its axes."""
+        """Return the expression's result, each axis labelled by its own number."""
         return LabelledValue(value, tuple(range(Tensor.of(value).rank)))
 
     def below(self, value: Value, labels: Labels | None = None) -> LabelledValue:
-        """Return an operand of the op that computes this value."""
+        """Return an operand of this value's op as a labelled value."""
         inside = (*self.inside, self.value)
         own = self.labels if labels is None else labels
         return LabelledValue(value, own, self.is_inverse, inside)
 
     @property
     def op(self) -> Any:
-        """The op that computes the value, of its own class; None for an argument."""
+        """The op that computes the value, as its op class; None for an argument."""
         owner = self.value.owner
         return None if isinstance(owner, ir.Block) else owner.opview
 
     @property
     def op_name(self) -> str:
-        """The name of the op without its dialect; empty for an argument."""
+        """The op's name without the `graph.` prefix; empty for an argument."""
         op = self.op
         return "" if op is None else op.operation.name.removeprefix("graph.")
 
     def is_aligned(self) -> bool:
-        """Return whether each axis is the same one of the whole expression."""
+        """Return whether each axis is, in place, an axis of the whole expression or of
+        size 1.
+        """
         return all(
             size == 1 or label in (axis, ~axis)
             for axis, (size, label) in enumerate(
@@ -70,7 +72,7 @@ class LabelledValue:
         )
 
     def without_repeats(self) -> LabelledValue | None:
-        """Return the operand of a broadcast or expansion, with its labels; else
+        """Return the operand of a broadcast or expanding reshape, relabelled; else
         None.
         """
         op: Any = _repetition(self.value)
@@ -82,7 +84,9 @@ class LabelledValue:
         return self.below(op.x, tuple(labels))
 
     def operands(self) -> list[LabelledValue]:
-        """Return the operands of an elementwise op or a reduction; [] of another op."""
+        """Return the labelled operands of an elementwise op or reduction; [] of another
+        op.
+        """
         op = self.op
         if isinstance(op, (Unary, Binary)):
             return [self.below(value) for value in op.operands]
@@ -95,14 +99,14 @@ class LabelledValue:
 
 
 def _repetition(value: Value) -> Any:
-    """Return the op that only repeats elements, or adds axes of size 1; else None."""
+    """Return the broadcast or expanding reshape that makes a value; else None."""
     op: Any = made_by(value, Broadcast) or made_by(value, Reshape)
     return op if op is not None and type(op).is_merged(op) else None
 
 
 @dataclass
 class SplatValues:
-    """The numbers that values are known to repeat.
+    """Finds numbers that values repeat; decomposes values into factors and terms.
 
     Args:
         weights: the numbers of weights with one element.
@@ -111,7 +115,7 @@ class SplatValues:
     weights: Mapping[Value, float]
 
     def find(self, value: Value) -> float | None:
-        """Return the number in every element of a value, if it is known."""
+        """Return the number in every element of a value; None if it is not known."""
         while (op := made_by(value, Broadcast) or made_by(value, Reshape)) is not None:
             value = op.x
         if value in self.weights:
@@ -119,7 +123,7 @@ class SplatValues:
         return splat_of(value)
 
     def head(self, value: Value) -> str:
-        """Return the name of the op behind repetitions of a value; "" for an
+        """Return the op name behind a value's broadcasts, without `graph.`; "" for an
         argument.
         """
         while (op := _repetition(value)) is not None:
@@ -132,7 +136,9 @@ class SplatValues:
     def factors(
         self, read: LabelledValue, count: int
     ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
-        """Yield the ways to read a value as a number times `count` other values."""
+        """Yield decompositions of a value into a number times exactly `count`
+        values.
+        """
         number = self.find(read.value)
         if number is not None:
             if count == 0 and not (read.is_inverse and number == 0):
@@ -150,6 +156,7 @@ class SplatValues:
     def _factors_of_op(
         self, read: LabelledValue, count: int
     ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
+        """Yield such decompositions through a negation, power, product or quotient."""
         op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             for number, found in self.factors(operands[0], count):
@@ -167,7 +174,7 @@ class SplatValues:
     def _shares(
         self, one: LabelledValue, other: LabelledValue, count: int
     ) -> Iterator[int]:
-        """Yield how many of `count` values the first operand of two may hold.
+        """Yield how many of `count` values to look for in the first of two operands.
 
         None or all only beside a number: who looked for that last would follow a long
         chain of sums to its end first.
@@ -180,7 +187,9 @@ class SplatValues:
     def terms(
         self, read: LabelledValue, count: int, sign: int = 1
     ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
-        """Yield the ways to read a value as a number plus or minus `count` others."""
+        """Yield decompositions of `sign` times a value into a number plus `count`
+        signed values.
+        """
         number = self.find(read.value)
         if number is not None:
             if count == 0:
@@ -198,6 +207,7 @@ class SplatValues:
     def _terms_of_op(
         self, read: LabelledValue, count: int, sign: int
     ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
+        """Yield such decompositions through a negation, sum or difference."""
         op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             yield from self.terms(operands[0], count, -sign)
@@ -211,7 +221,7 @@ class SplatValues:
 
 
 class RememberedSplats(SplatValues):
-    """Numbers that remember the facts on each value.
+    """`SplatValues` with memoization, for a graph that does not change meanwhile.
 
     Patterns are matched with an op one after the other, and read the same values. The
     graph must not change meanwhile.
@@ -225,13 +235,17 @@ class RememberedSplats(SplatValues):
         self._terms: dict[Any, Any] = {}
 
     def find(self, value: Value) -> float | None:
-        """Return the number in every element of a value, if it is known."""
+        """Return the number in every element of a value, memoized; None if it is not
+        known.
+        """
         if value not in self._numbers:
             self._numbers[value] = super().find(value)
         return self._numbers[value]
 
     def head(self, value: Value) -> str:
-        """Return the op that computes a value, repetitions aside; "" of an argument."""
+        """Return the op name behind a value's broadcasts, memoized; "" for an
+        argument.
+        """
         if value not in self._heads:
             self._heads[value] = super().head(value)
         return self._heads[value]
@@ -239,7 +253,7 @@ class RememberedSplats(SplatValues):
     def factors(
         self, read: LabelledValue, count: int
     ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
-        """Return the ways to read a value as a number times `count` other values."""
+        """Yield decompositions into a number times exactly `count` values, memoized."""
         key = read, count
         if key not in self._factors:
             self._factors[key] = [*super().factors(read, count)]
@@ -248,7 +262,7 @@ class RememberedSplats(SplatValues):
     def terms(
         self, read: LabelledValue, count: int, sign: int = 1
     ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
-        """Return the ways to read a value as a number plus or minus `count` others."""
+        """Yield decompositions into a number plus `count` signed values, memoized."""
         key = read, count, sign
         if key not in self._terms:
             self._terms[key] = [*super().terms(read, count, sign)]

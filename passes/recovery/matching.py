@@ -37,25 +37,33 @@ ROUNDING = 4  # units in the last place by which a constant may differ
 
 @dataclass(frozen=True)
 class Match:
-    """The captures of a term, by name, and the values that it covers."""
+    """A match of a term: captured values and numbers by name, and the values it
+    covers.
+    """
 
     captured: Mapping[str, Any] = field(default_factory=dict)
     inside: frozenset[Value] = frozenset()
 
     def bind(self, name: str, found: object) -> Match | None:
-        """Return the match with one more capture; None if the name has another."""
+        """Return the match with one more capture; None if the name is bound to
+        another.
+        """
         if name in self.captured:
             return self if self.captured[name] == found else None
         return replace(self, captured={**self.captured, name: found})
 
     def covering(self, read: LabelledValue, *, itself: bool) -> Match:
-        """Add the values on the way to a match, and with `itself` the end."""
+        """Return the match, also covering the values on the path to `read` (and `read`
+        itself).
+        """
         more = (*read.inside, read.value) if itself else read.inside
         return replace(self, inside=self.inside.union(more))
 
 
 def find_match(term: Term, root: Value, numbers: SplatValues) -> Match | None:
-    """Return how a value matches a term; None where something else reads its parts."""
+    """Return the first match of a term at `root` whose inner values have no other
+    users.
+    """
     for match in _Matcher(root, numbers).match(
         term, LabelledValue.of_root(root), 1, Match()
     ):
@@ -65,6 +73,8 @@ def find_match(term: Term, root: Value, numbers: SplatValues) -> Match | None:
 
 
 class _Matcher:
+    """Backtracking matcher of terms against the expression that ends in `root`."""
+
     def __init__(self, root: Value, numbers: SplatValues) -> None:
         self._root = root
         self._own: dict[Value, bool] = {root: True}
@@ -91,6 +101,9 @@ class _Matcher:
     def _match_own(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
+        """Yield the matches of a term by its kind: choice, sum, product, mean, number,
+        op, ….
+        """
         match term:
             case ChoiceTerm(choices=choices):
                 for choice in choices:
@@ -111,14 +124,13 @@ class _Matcher:
                 yield from self._match_call(term, read, found)
 
     def _is_own(self, value: Value) -> bool:
-        """Return whether all readers of a value are between it and the whole
-        expression.
-        """
+        """Return whether all users of a value lead to the root only, memoized."""
         if value not in self._own:
             self._own[value] = self._leads_to_root_alone(value)
         return self._own[value]
 
     def _leads_to_root_alone(self, value: Value) -> bool:
+        """Return whether all transitive users of a value come before the root's op."""
         end, seen, rest = self._root.owner, {self._root, value}, [value]
         while rest:
             for use in rest.pop().uses:
@@ -134,6 +146,7 @@ class _Matcher:
     def _match_all(
         self, rows: Sequence[tuple[Term, LabelledValue, int]], found: Match
     ) -> Iterator[Match]:
+        """Yield the matches of several (term, value, sign) rows at once."""
         if not rows:
             yield found
             return
@@ -144,6 +157,7 @@ class _Matcher:
     def _match_sum(
         self, term: SumTerm, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
+        """Yield the matches of a sum term, in all orders of the summands."""
         if read.is_inverse:
             return
         wanted = [*((each, 1) for each in term.plus), *((t, -1) for t in term.minus)]
@@ -157,6 +171,7 @@ class _Matcher:
     def _match_product(
         self, term: ProductTerm, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
+        """Yield the matches of a product term, in all orders of the factors."""
         for coefficient, reads in self._numbers.factors(read, len(term.factors)):
             for bound in self._bind_number(term.coefficient, sign * coefficient, found):
                 for order in _orders(term.factors, reads):
@@ -166,8 +181,8 @@ class _Matcher:
     def _match_mean(
         self, of: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """Match a sum times 1 / the number of its elements, or divided by that
-        number.
+        """Yield matches of a mean: a sum times 1 / its count, or divided by a symbolic
+        count.
         """
         total = OpTerm("reduce_sum", (of,), {"axes": "axes"})
         for share, (part,) in self._numbers.factors(read, 1):
@@ -184,6 +199,7 @@ class _Matcher:
     def _match_number(
         self, value: Constant, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
+        """Yield the match of a constant term with a value that repeats one number."""
         number = self._numbers.find(read.value)
         if number is not None and not read.is_inverse:
             yield from self._bind_number(value, sign * number, found)
@@ -191,6 +207,7 @@ class _Matcher:
     def _match_capture(
         self, name: str, read: LabelledValue, found: Match
     ) -> Iterator[Match]:
+        """Yield the match that captures a value of the root's type under `name`."""
         if Tensor.of(read.value) == self._kind and read.is_aligned():
             bound = found.bind(name, read.value)
             if bound is not None:
@@ -199,6 +216,7 @@ class _Matcher:
     def _match_call(
         self, term: OpTerm, read: LabelledValue, found: Match
     ) -> Iterator[Match]:
+        """Yield the matches of an op term, looking through broadcasts."""
         inner = read.without_repeats()
         if inner is not None:
             yield from self.match(term, inner, 1, found)
@@ -216,6 +234,9 @@ class _Matcher:
     def _bind_number(
         self, wanted: Constant, number: float, found: Match
     ) -> Iterator[Match]:
+        """Yield the match if a number equals `wanted`, or binds it if `wanted` is a
+        name.
+        """
         if isinstance(wanted, str):
             bound = found.bind(wanted, number)
             if bound is not None:
@@ -224,29 +245,32 @@ class _Matcher:
             yield found
 
     def _is_close(self, number: float, wanted: float) -> bool:
+        """Return whether a number equals a constant up to rounding in the root's
+        dtype.
+        """
         if number == wanted:
             return True
         tolerance = ROUNDING * self._unit * abs(wanted)
         return bool(abs(number - wanted) <= tolerance) and bool(np.isfinite(wanted))
 
     def _is_share(self, number: float, count: int) -> bool:
-        """Return whether a number is 1 / `count`, rounded once: 1 / (count - 1) is
-        near it.
-        """
+        """Return whether a number is 1 / `count` up to one rounding."""
         return abs(number * count - 1) <= self._unit
 
 
 def _orders(
     terms: Sequence[Term], reads: Sequence[LabelledValue]
 ) -> Iterable[Sequence[LabelledValue]]:
-    """Return the orders of reads that differ in what each term matches."""
+    """Return the permutations of values to try against the terms; one if all terms are
+    equal.
+    """
     if all(term is terms[0] for term in terms):  # as in a square
         return [reads]
     return dict.fromkeys(permutations(reads))
 
 
 def _reduced_count(read: LabelledValue) -> Any:
-    """Return the number of elements in a sum that is read here; None if none is."""
+    """Return how many elements the sum behind a value adds up; None if it is no sum."""
     while (inner := read.without_repeats()) is not None:
         read = inner
     op = made_by(read.value, ReduceSum)

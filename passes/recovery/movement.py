@@ -22,7 +22,7 @@ from aotc.passes.recovery.labels import SplatValues
 
 @dataclass(frozen=True)
 class ScaledView:
-    """A value as `factor` times a view of another.
+    """A value as `factor` times a strided view of another value.
 
     Args:
         source: the other.
@@ -38,12 +38,13 @@ class ScaledView:
 
     @staticmethod
     def identity(value: Value) -> ScaledView:
-        """Return the value as the view of itself."""
+        """Return a value as the identity view of itself."""
         return ScaledView(value, View.identity(Tensor.of(value).shape))
 
 
 def scaled_view_of(value: Value, numbers: SplatValues | None = None) -> ScaledView:
-    """Return a value as a view of the earliest value that it is a view of.
+    """Trace a value back through movement ops; return it as a view of the earliest
+    source.
 
     Args:
         value: what is looked at.
@@ -61,7 +62,9 @@ def scaled_view_of(value: Value, numbers: SplatValues | None = None) -> ScaledVi
 
 
 def _scaled(value: Value, numbers: SplatValues) -> ScaledView:
-    """Return the movement through a multiplication or division by a number."""
+    """Trace a value back through a product or quotient with a number; else the
+    identity.
+    """
     op = made_by(value, Multiply) or made_by(value, Divide)
     if op is None:
         return ScaledView.identity(value)

@@ -22,7 +22,7 @@ MOST_TERMS = 4  # that are added
 
 @dataclass(frozen=True)
 class Addend:
-    """A term added to the scores.
+    """A term added to attention scores, or a mask that hides some of them.
 
     Args:
         value: of the shape of the scores: to be added, or the mask.
@@ -37,7 +37,7 @@ class Addend:
 
 @dataclass(frozen=True)
 class AttentionScores:
-    """The origin of scores.
+    """Attention scores: a view of the query-key matrix product, scaled, plus terms.
 
     Args:
         product: of query and key.
@@ -57,7 +57,9 @@ class AttentionScores:
 def scores_of(
     value: Value, known: KnownValues, scale: float = 1.0, terms: int = MOST_TERMS
 ) -> AttentionScores | None:
-    """Find the origin of scores, if it is a product with at most so many terms."""
+    """Match a value as attention scores with at most `terms` added terms; None if it is
+    none.
+    """
     movement = scaled_view_of(value, known.numbers)
     scale *= movement.factor
     inside = (*movement.inside, movement.source)
@@ -77,7 +79,7 @@ def scores_of(
 def _terms_of(
     value: Value, known: KnownValues, scale: float
 ) -> Iterator[tuple[Value, Addend]]:
-    """The ways to read a value as scores and a term."""
+    """Yield the ways to split a value into scores and one added term or mask."""
     if (op := made_by(value, Add)) is not None:
         yield op.lhs, Addend(op.rhs, scale)
         yield op.rhs, Addend(op.lhs, scale)

@@ -44,6 +44,7 @@ _VARIANCE = any_of(
 
 
 def _inverse_root(variance: Term) -> Term:
+    """Return a term that matches 1 / sqrt(variance + epsilon) in any spelling."""
     inner = total("epsilon", variance)
     return any_of(
         call("rsqrt", inner),
@@ -58,6 +59,7 @@ _BY_ROOT_MEAN_SQUARE = _inverse_root(MeanTerm(square(X)))
 
 
 def _normal(b: Builder, m: Captured, *, centered: bool) -> Value:
+    """Emit a `normalize` op from the captures; return its normalized result."""
     return b.normalize(m.x, axes=m.axes, epsilon=m.epsilon, centered=centered)[0]
 
 
@@ -74,7 +76,7 @@ _AS_BATCH_NORM = total(
 
 
 def _times_share(share: Term) -> Term:
-    """x (1 + share) / 2."""
+    """Return a term that matches x (1 + share) / 2."""
     return any_of(
         product(0.5, total(1.0, share), X),
         product(1.0, total(0.5, product(0.5, share)), X),
@@ -110,6 +112,7 @@ _LOG_SOFTMAX = total(0.0, X, minus=(_HIGHEST, call("log", _POWER_SUM)))
 
 
 def _has_one_axis(m: Captured) -> bool:
+    """Return whether the captured reduction is over one axis."""
     return len(m.axes) == 1
 
 

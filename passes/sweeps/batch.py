@@ -14,7 +14,8 @@ from aotc.passes.sweeps.rules import rule_of, title
 
 
 def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
-    """Write the batched ops of `primal` at the insertion point; returns the results.
+    """Emit the ops of `primal` batched over stacked arguments; return its stacked
+    results.
 
     Args:
         derived: which arguments are stacked, and how many there are.
@@ -45,7 +46,7 @@ def sweep(derived: Batch, primal: Function, block: Block) -> list[Value]:
 
 
 class _Given(NamedTuple):
-    """The replacement of a value of the function: one for all of the stack, or each."""
+    """The replacement of a primal value: stacked, or one for the whole batch."""
 
     value: Value
     is_stacked: bool

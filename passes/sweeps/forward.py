@@ -13,7 +13,7 @@ from aotc.passes.sweeps.rules import is_call, rule_of
 def sweep(
     derived: Jvp, block: Block, inputs: list[Value], tangents: list[Value]
 ) -> list[Value]:
-    """The tangents of the float outputs, computed at the insertion point.
+    """Emit the tangents of a function's float outputs (forward mode); return them.
 
     Args:
         derived: what is being written.
@@ -41,7 +41,9 @@ def sweep(
 def _tangents(
     build: Builder, op: Operation, given: Sequence[Tangent]
 ) -> dict[Value, Tangent]:
-    """The tangents of the float results of `op`; None for zero."""
+    """Emit an op's jvp rule; return the tangents of its float results, None for
+    zero.
+    """
     rule = rule_of(op, "jvp")
     if is_call(op):
         smooth = [value for value in op.results if is_float(value)]

@@ -36,7 +36,7 @@ from aotc.passes.sweeps.rules import rules_of_call
 
 
 def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
-    """Write the ops of `primal` at the insertion point; returns the results.
+    """Emit the ops of `primal` in mixed precision; return results of unchanged dtypes.
 
     Args:
         derived: which dtype is the cheaper one.
@@ -74,7 +74,7 @@ def sweep(derived: Precision, primal: Function, block: Block) -> list[Value]:
 
 
 class _DtypeReplacements:
-    """The replacements of a value of the function, in the dtypes that were wanted.
+    """The replacements of a primal value, one for each dtype it is read in.
 
     Args:
         dtype: of the value.
@@ -92,7 +92,9 @@ class _DtypeReplacements:
         self._known = {Tensor.of(new).dtype: new}
 
     def read(self, kind: str) -> Value:
-        """The value for an op that computes in f32, or in the cheaper dtype."""
+        """Return the value in f32 or the cheaper dtype, as `kind` says; emit the cast
+        once.
+        """
         is_rounded = self.dtype == "f32" and kind == LOW
         wanted = self._compute if is_rounded else self.dtype
         if wanted not in self._known:
@@ -102,7 +104,7 @@ class _DtypeReplacements:
 
 
 def _cast(value: Value, dtype: str, stays_finite: bool) -> Value:
-    """Return a value in another dtype; where it repeats another, that one is cast."""
+    """Emit a value in another dtype; of a broadcast, its operand is cast."""
     b, op = Builder(), defining_op(value)
     if isinstance(op, Broadcast):
         found: Value = op.rebuild(_cast(op.x, dtype, stays_finite))
@@ -115,7 +117,7 @@ def _cast(value: Value, dtype: str, stays_finite: bool) -> Value:
 
 
 def _cast_finite(b: Builder, x: Value, dtype: str) -> Value:
-    """Return `x` in another dtype, in which what is finite stays so."""
+    """Emit `x` in a narrower dtype, in which finite numbers stay finite."""
     most = float(ml_dtypes.finfo(dtypes.to_numpy(dtype)).max)
     size, narrow = b.abs(x), b.cast(x, dtype=dtype)
     is_large = b.compare(size, b.full_like(x, most), direction="gt")
@@ -127,9 +129,7 @@ def _cast_finite(b: Builder, x: Value, dtype: str) -> Value:
 
 
 def _scores_in(function: Function) -> set[Value]:
-    """Return what softmax reads in a function, and what that is made of by ops that
-    compute in the dtype of their operands.
-    """
+    """Return the scores that softmax reads, and those they follow the dtype of."""
     ops = function.entry_block.operations
     read = [op.x for op in ops if isinstance(op, Softmax)]
     read += [op.bias for op in ops if isinstance(op, Attention)]
@@ -146,7 +146,7 @@ def _write_op(
     compute: str,
     is_score: bool,
 ) -> tuple[Sequence[Value], str]:
-    """Write the op on variants of its operands; return its results, and their kind."""
+    """Emit an op on operands of suitable dtypes; return its results, and their kind."""
     kind = kind_of(op, operands, compute)
     if is_score and compute == "f16" and GIVEN in {each.kind for each in operands}:
         kind = WIDE if kind == LOW and op.precision == FOLLOWS else kind
@@ -159,7 +159,7 @@ def _write_op(
 def _write_call(
     call: func.CallOp, operands: list[Value], compute: str
 ) -> Sequence[Value]:
-    """Write a call; control flow and checkpoints get cheaper functions, others not."""
+    """Emit a call; control flow and checkpoints call functions in mixed precision."""
     name, rules = functions.callee_of(call), rules_of_call(call)
     if rules.keeps_precision:
         return functions.call(name, operands)

@@ -19,7 +19,7 @@ from aotc.passes.sweeps.rules import is_call, rule_of
 def sweep(
     derived: Vjp, block: Block, inputs: list[Value], cotangents: list[Value]
 ) -> list[Value]:
-    """The cotangents of the inputs in `wrt`, computed at the insertion point.
+    """Emit the cotangents of the inputs in `wrt` (reverse mode); return them.
 
     Args:
         derived: what is being written.
@@ -34,7 +34,7 @@ def sweep(
 
 
 def dependents(ops: Sequence[Operation], roots: Sequence[Value]) -> set[Value]:
-    """The float values that depend on `roots` through float values."""
+    """Return the float values that depend on `roots` through float values only."""
     active = set(roots)
     for op in ops:
         if getattr(op, "is_constant", False):  # a call has no such fact
@@ -45,12 +45,14 @@ def dependents(ops: Sequence[Operation], roots: Sequence[Value]) -> set[Value]:
 
 
 def is_float(value: Value) -> bool:
-    """Return whether a value can have a derivative."""
+    """Return whether a value is of floats, so that it can have a derivative."""
     return dtypes.is_float(Tensor.of(value).dtype)
 
 
 class _Reverse:
-    """The sweep over `forward`, for the cotangents of the values in `wanted`."""
+    """Reverse-mode sweep over the ops in `forward`, for cotangents of `wanted`
+    values.
+    """
 
     def __init__(self, forward: Sequence[Operation], wanted: Sequence[Value]) -> None:
         self.build = Builder()
@@ -60,7 +62,7 @@ class _Reverse:
         self.active = dependents(forward, wanted)
 
     def run(self, outputs: Sequence[Value], cotangents: Sequence[Value]) -> list[Value]:
-        """Return the cotangents of the wanted values."""
+        """Emit the cotangents of all wanted values, given those of the outputs."""
         for value, cotangent in zip(outputs, cotangents, strict=True):
             self._accumulate(value, cotangent)
         for op in reversed(self.forward):
@@ -71,6 +73,9 @@ class _Reverse:
         return [self._gradient(value) for value in self.wanted]
 
     def _propagate(self, op: Operation, known: Sequence[Tangent]) -> None:
+        """Emit an op's vjp rule; add the cotangents of its operands to the known
+        ones.
+        """
         rule, operands = rule_of(op, "vjp"), list(op.operands)
         dys = [
             self.build.full_like(value, 0.0) if dy is None and is_float(value) else dy
@@ -87,6 +92,7 @@ class _Reverse:
                 self._accumulate(operand, cotangent)
 
     def _accumulate(self, value: Value, cotangent: Value) -> None:
+        """Add a cotangent to that of a value, if it depends on a wanted one."""
         if value not in self.active:
             return
         known = self.cotangents.get(value)
@@ -95,5 +101,6 @@ class _Reverse:
         )
 
     def _gradient(self, value: Value) -> Value:
+        """Return the accumulated cotangent of a value; zeros if there is none."""
         known = self.cotangents.get(value)
         return self.build.full(Tensor.of(value), 0.0) if known is None else known

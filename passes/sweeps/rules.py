@@ -10,7 +10,7 @@ from aotc.mlir import Operation, func
 
 
 def rule_of(op: Operation, name: str) -> Any:
-    """The rule `name` of an op or call.
+    """Return the rule `name` (jvp, vjp, batch) of an op or call.
 
     Raises:
         CompileError: it has none, for the reason that the message gives.
@@ -30,21 +30,21 @@ _DONE = {"jvp": "differentiated", "vjp": "differentiated", "batch": "batched"}
 
 
 def is_call(op: Operation) -> TypeGuard[func.CallOp]:
-    """Return whether an op is a call of control flow or of a function with its own
+    """Return whether an op is a call: of control flow, or of a function with its own
     rules.
     """
     return isinstance(op, func.CallOp)
 
 
 def rules_of_call(call: func.CallOp) -> Rules:
-    """The rules of a call; all others gave way to ops before the sweeps."""
+    """Return the rules of a call's callee (control flow, checkpoint, custom rule)."""
     rules = rules_of(functions.find(functions.callee_of(call)))
     assert rules is not None
     return rules
 
 
 def title(op: Operation) -> str:
-    """Return the name of an op or a call in messages."""
+    """Return how error messages name an op or call."""
     if is_call(op):
         return rules_of_call(op).title(functions.callee_of(op))
     return op.name

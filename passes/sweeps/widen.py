@@ -22,7 +22,7 @@ from aotc.passes.sweeps.rules import rules_of_call
 
 
 def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
-    """Write the ops of `primal` at the insertion point; returns the results.
+    """Emit the ops of `primal` with all floats in f64; return its results.
 
     Args:
         derived: whether checkpoints stay.
@@ -40,6 +40,7 @@ def sweep(derived: Widened, primal: Function, block: Block) -> list[Value]:
 
 
 def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
+    """Emit an op with f64 operands and attributes; return its results in f64."""
     build = Builder()
     if not op.reads_bits:
         attributes = type(op).attributes_of(op)
@@ -54,7 +55,7 @@ def _write_op(op: GraphOp, operands: list[Value]) -> Sequence[Value]:
 
 
 def _widen(attribute: object) -> Any:
-    """An attribute with f64 in the place of a float dtype, or of an array's."""
+    """Return a dtype or array attribute with floats as f64; others unchanged."""
     if isinstance(attribute, str) and attribute in dtypes.FLOATS:
         return "f64"
     if isinstance(attribute, np.ndarray) and dtypes.is_float(
@@ -67,7 +68,7 @@ def _widen(attribute: object) -> Any:
 def _write_call(
     call: func.CallOp, operands: list[Value], derived: Widened
 ) -> Sequence[Value]:
-    """Write the call with widened functions in the place of all that it names."""
+    """Emit a call whose functions are widened to f64; return its results."""
 
     def widen(name: str) -> str:
         return derive(replace(derived, of=name))

@@ -52,7 +52,7 @@ def main():
 def invocation(function, leaves, outputs):
     """A function that runs the code on arguments that are on the device."""
     prepared = function.prepare(leaves)
-    invoke, export = function._invoke, prepared.way.export
+    invoke, export = function._invoke, prepared.plan.export
 
     def run():
         invoke(export, prepared.arguments, iree.VmVariantList(outputs))
