@@ -87,8 +87,8 @@ class PieceCodeCache(CodeCache[PieceCode[Key, V], Faults]):
         return self.latest(lambda each: each.takes(kind))
 
     def add(self, kind: PieceKind, code: PieceCode[Key, V]) -> PieceCode[Key, V]:
-        """Store code for a key of inputs, evicting the oldest if needed; return the
-        code.
+        """Store code for a key of inputs, evicting the least recently used; return
+        the code.
         """
         self.compiles += 1
         if not kind.is_empty:
