@@ -73,7 +73,7 @@ class CodeVariant:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether some size of the variant is symbolic."""
+        """Return whether some size of the variant is symbolic."""
         return any(
             not isinstance(n, int) for shape in self.specialization.sizes for n in shape
         )

@@ -151,7 +151,9 @@ class Program:
 
     @property
     def has_weights_of_bytes(self) -> bool:
-        """Whether an entry reads a matrix of i8 or u8, as quantized models have."""
+        """Return whether an entry reads a matrix of i8 or u8, as quantized models
+        have.
+        """
         weights = (port for each in self.entries for port in each.ports("weight"))
         kinds = (port.type for port in weights)
         return any(kind.dtype in ("i8", "u8") and kind.rank > 1 for kind in kinds)

@@ -29,7 +29,9 @@ class Specializer(Protocol):
 
     @property
     def guards_branches(self) -> bool:
-        """Whether Python may branch on traced values without `aotc.specialize`."""
+        """Return whether Python may branch on traced values without
+        `aotc.specialize`.
+        """
 
     def value_of(self, array: Array) -> np.ndarray:
         """Return a traced array's value in the call, and guard it."""

@@ -61,7 +61,7 @@ class Capture:
 
     @property
     def is_variable(self) -> bool:
-        """Whether the name is a key of a dict: a global or an attribute."""
+        """Return whether the name is a key of a dict: a global or an attribute."""
         return type(self.owner) in (dict, types.MappingProxyType)
 
     def value(self) -> Any:

@@ -177,7 +177,7 @@ class Tape(Executing):
 
     @property
     def is_recording(self) -> bool:  # type: ignore[override]
-        """Whether the differentiated function has not returned yet."""
+        """Return whether the differentiated function has not returned yet."""
         return not self.is_finished
 
     @contextmanager

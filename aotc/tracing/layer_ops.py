@@ -48,7 +48,7 @@ class LayerWeight:
 
     @property
     def is_transposed(self) -> bool:
-        """Whether the axes are permuted relative to the base."""
+        """Return whether the axes are permuted relative to the base."""
         return self.order != tuple(range(len(self.order)))
 
 

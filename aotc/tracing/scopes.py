@@ -16,7 +16,7 @@ class OpScope(Protocol):
 
     @property
     def is_recording(self) -> bool:
-        """Whether ops are being recorded for a derivative."""
+        """Return whether ops are being recorded for a derivative."""
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object], /

@@ -41,7 +41,7 @@ class PieceKind:
 
     @property
     def is_empty(self) -> bool:
-        """Whether one of the arrays has no elements."""
+        """Return whether one of the arrays has no elements."""
         return any(0 in shape for shape in self.shapes)
 
 
@@ -65,7 +65,7 @@ class PieceCode(Generic[Key, V]):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether some size that the code accepts is symbolic."""
+        """Return whether some size that the code accepts is symbolic."""
         return any(not isinstance(n, int) for shape in self.sizes for n in shape)
 
     def fits(self, kind: PieceKind) -> bool:

@@ -97,7 +97,7 @@ class SplitGraph(ABC, Generic[Key, V]):
 
     @property
     def was_used(self) -> bool:
-        """Whether a call has ended without an error."""
+        """Return whether a call has ended without an error."""
         with self._lock:
             return any(each.was_used for each in self._plans.values())
 

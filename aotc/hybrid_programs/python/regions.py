@@ -285,7 +285,7 @@ class StatementRegion:
 
     @property
     def is_python(self) -> bool:
-        """Whether no call has given the region an array, so that Python computed
+        """Return whether no call has given the region an array, so that Python computed
         all.
         """
         return bool(self._scalar_forms) and not self.jit.variants
