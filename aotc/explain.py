@@ -50,7 +50,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """The expected outcome of building a model.
+    """The expected outcome of building a model: findings and counts of ops.
 
     Args:
         source: the file.

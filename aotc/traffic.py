@@ -120,5 +120,5 @@ def _fail(path: Path, line: int | None, expected: str, got: str) -> NoReturn:
 
 
 def names_text(symbols: Sequence[str], sizes: Sequence[int]) -> str:
-    """Return the text `batch=1, length=128`."""
+    """Return symbols and their values as text, such as `batch=1, length=128`."""
     return ", ".join(f"{k}={n}" for k, n in zip(symbols, sizes, strict=True))

@@ -52,7 +52,7 @@ def hybrid(
     threads: int | None = None,
     **sources: StoredParameter,
 ) -> Any:
-    """Compile the parts of a function that can be compiled, and leave the rest to
+    """Return a function with its compilable parts compiled, and the rest left to
     Python.
 
     The function is split into regions, each compiled by `aotc.jit`, and islands, which

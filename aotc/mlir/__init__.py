@@ -60,6 +60,7 @@ class _ScalarOps:
             setattr(self, name, self._builder(dialect, name))
 
     def __getattr__(self, name: str) -> object:
+        """Return any other name of the dialect's bindings; cached."""
         found = getattr(self._module, name)
         setattr(self, name, found)  # asked for with every op
         return found
@@ -93,6 +94,7 @@ class _Deferred:
         self._name = name
 
     def __getattr__(self, name: str) -> object:
+        """Return a name of the module, which is imported if need be; cached."""
         found = getattr(import_module(self._name), name)
         setattr(self, name, found)  # asked for with every op
         return found

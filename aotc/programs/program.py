@@ -199,6 +199,7 @@ class Program:
 
     @source.setter
     def source(self, source: dict[str, Any]) -> None:
+        """Set the manifest's record of the source."""
         self._write_attribute(_SOURCE, source)
 
     @property
@@ -208,6 +209,7 @@ class Program:
 
     @title.setter
     def title(self, title: Title) -> None:
+        """Set the bundle's name and version; None leaves one undeclared."""
         facts = {"name": title.name, "version": title.version}
         self._write_attribute(_TITLE, {k: v for k, v in facts.items() if v is not None})
 
@@ -218,6 +220,7 @@ class Program:
 
     @stage.setter
     def stage(self, name: str) -> None:
+        """Set the stage of the pipeline that the module has reached."""
         self._write_attribute(STAGE, name)
 
     @property
@@ -235,6 +238,7 @@ class Program:
 
     @level.setter
     def level(self, level: int) -> None:
+        """Set the optimization level; the default one is not written."""
         attributes = self.module.operation.attributes
         if level != LEVELS[-1]:
             self._write_attribute(LEVEL, level)
@@ -248,6 +252,7 @@ class Program:
 
     @without.setter
     def without(self, names: Sequence[str]) -> None:
+        """Set the names of passes and kernel families to leave out."""
         self._write_attribute(WITHOUT, [*names])
 
     @property
@@ -266,6 +271,9 @@ class Program:
 
     @numerics.setter
     def numerics(self, level: str) -> None:
+        """Set the level of allowed numerical deviation; the default one is not
+        written.
+        """
         attributes = self.module.operation.attributes
         if level != STRICT:
             self._write_attribute(NUMERICS, level)
@@ -280,6 +288,7 @@ class Program:
 
     @mixed_precision.setter
     def mixed_precision(self, compute: str) -> None:
+        """Set the float dtype that products are computed in."""
         self._write_attribute(MIXED_PRECISION, compute)
 
     @property
@@ -294,6 +303,7 @@ class Program:
 
     @tuning.setter
     def tuning(self, tuning: Mapping[str, object]) -> None:
+        """Set the tuning file's facts that schedules come from."""
         self._write_attribute(TUNING, tuning)
 
     @property
@@ -309,6 +319,7 @@ class Program:
 
     @quantization.setter
     def quantization(self, facts: Mapping[str, object]) -> None:
+        """Set the quantization recipe and its results."""
         self._write_attribute(QUANTIZATION, facts)
 
     @property
@@ -328,6 +339,7 @@ class Program:
 
     @target.setter
     def target(self, target: str) -> None:
+        """Set the only target of the module."""
         self._write_attribute(TARGET, target)
 
     def entry(self, name: str) -> Entry:

@@ -87,7 +87,8 @@ TO_THE_END = ("stream", ("executable-targets", "hal")), ("hal", ("end",))
 def compiled_to_stream(
     folder: Path, rewrites: Runner, flags: list[str]
 ) -> tuple[ir.Module | None, ir.Module, Invocation]:
-    """Compile a module with IREE up to its phase `stream`.
+    """Compile a module with IREE up to its phase `stream`; return module, kernels,
+    invocation.
 
     Returns:
         The module, which is None if it could not be compiled (diagnostics are on

@@ -41,7 +41,7 @@ _FORWARDING = {
 
 
 def unaligned_kernels(module: ir.Module) -> list[str]:
-    """Return the names of executables that may be given memory off their alignment.
+    """Return the names of executables that may be given memory not aligned to 16 bytes.
 
     Args:
         module: as IREE has it after its phase `stream`; executables in it are compiled.

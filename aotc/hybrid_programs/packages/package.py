@@ -392,7 +392,8 @@ def _require_same_values(
 
 
 class _Expanding(ast.NodeTransformer):
-    """A transformer that replaces calls of runs by Python and calls of the bundle.
+    """A transformer that replaces calls of a `Run` by its Python and calls of the
+    bundle.
 
     Args:
         runs: by their numbers.
@@ -402,7 +403,9 @@ class _Expanding(ast.NodeTransformer):
         self._runs = runs
 
     def expanded(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements in which regions are calls of the bundle."""
+        """Return statements in which calls of runs are their Python and calls of the
+        bundle.
+        """
         found: list[ast.stmt] = []
         for each in body:
             made = self.visit(deepcopy(each))

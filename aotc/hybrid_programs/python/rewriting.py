@@ -40,7 +40,7 @@ class StatementPosition:
 
 
 class Rewriter:
-    """Replaces sequences of statements that may be compiled by calls of runs.
+    """Replaces sequences of statements that may be compiled by calls of a `Run`.
 
     Args:
         names: of the function's variables.
@@ -77,7 +77,8 @@ class Rewriter:
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
-        """Return statements with calls of runs in place of those that may be compiled.
+        """Return statements in which sequences that may be compiled are calls of a
+        `Run`.
 
         Args:
             body: the statements.

@@ -82,8 +82,8 @@ class Island:
 
 
 class Run:
-    """Consecutive statements of a hybrid function, split into regions and islands by
-    calls.
+    """Consecutive statements of a hybrid function, called as one; compiled as far as
+    possible.
 
     It begins as one region. Where that cannot be traced it ends, the operation is an
     island, and what follows is a region again.

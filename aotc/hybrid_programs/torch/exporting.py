@@ -287,9 +287,7 @@ def _dynamic_shapes(
     kwargs: Mapping[str, object],
     sizes: Sizes | None,
 ) -> PyTree:
-    """Return the varying sizes in torch.export's form, which finds equal ones
-    itself.
-    """
+    """Return which axes vary, as torch.export's dynamic_shapes; None if none does."""
     if sizes is None:
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))
