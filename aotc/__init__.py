@@ -133,6 +133,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name of the package on first use (PEP 562)."""
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name not in _EXPORTS:
@@ -143,4 +144,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return the public names of the package."""
     return [*__all__, *_MODULES, "__version__"]

@@ -49,7 +49,7 @@ _BUCKET_BYTES = 4 << 20  # of arrays that one exchange reduces together
 
 @dataclass(frozen=True)
 class Axis:
-    """Devices in a row.
+    """A named axis of devices, over which collectives run.
 
     Args:
         name: of the axis.
@@ -69,12 +69,12 @@ class Axis:
 
 
 def axis_index(devices: Axis) -> Array:
-    """The number of this device along the axis, an i32 scalar from 0."""
-    return emit("axis_index", **_of(devices))
+    """Return this device's index along the axis, an i32 scalar."""
+    return emit("axis_index", **_axis_attributes(devices))
 
 
 def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
-    """The sum, max, min or mean over all devices, on each of them.
+    """Return the sum, max, min or mean over all devices, on each of them.
 
     Args:
         x: arrays of numbers; of floats for a mean.
@@ -84,7 +84,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
     Raises:
         InputError: `kind` is none of these, or the dtype has none of this kind.
     """
-    attributes = _of(devices)
+    attributes = _axis_attributes(devices)
 
     def reduce(array: Array) -> Array:
         """The collective of one array."""
@@ -113,14 +113,14 @@ def all_gather(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
     """
     return _on_leaves(
         lambda array: emit(
-            "all_gather", array, **_of(devices), axis=one_axis(array, axis)
+            "all_gather", array, **_axis_attributes(devices), axis=one_axis(array, axis)
         ),
         x,
     )
 
 
 def reduce_scatter(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
-    """The sum over all devices, of which each gets its block along `axis`.
+    """Sum arrays over all devices; return to each device its block along `axis`.
 
     Args:
         x: arrays of numbers.
@@ -129,7 +129,10 @@ def reduce_scatter(x: Tree, devices: Axis, *, axis: int = 0) -> Tree:
     """
     return _on_leaves(
         lambda array: emit(
-            "reduce_scatter", array, **_of(devices), axis=one_axis(array, axis)
+            "reduce_scatter",
+            array,
+            **_axis_attributes(devices),
+            axis=one_axis(array, axis),
         ),
         x,
     )
@@ -152,7 +155,7 @@ def all_to_all(
             "split_axis": one_axis(array, split_axis),
             "concat_axis": one_axis(array, concat_axis),
         }
-        return emit("all_to_all", array, **_of(devices), **axes)
+        return emit("all_to_all", array, **_axis_attributes(devices), **axes)
 
     return _on_leaves(exchange, x)
 
@@ -173,7 +176,11 @@ def permute(x: Tree, devices: Axis, pairs: Sequence[tuple[int, int]]) -> Tree:
     sources, targets = (tuple(pair[i] for pair in ends) for i in (0, 1))
     return _on_leaves(
         lambda array: emit(
-            "permute", array, **_of(devices), sources=sources, targets=targets
+            "permute",
+            array,
+            **_axis_attributes(devices),
+            sources=sources,
+            targets=targets,
         ),
         x,
     )
@@ -191,7 +198,7 @@ def send(x: Tree, devices: Axis, source: int, target: int) -> Tree:
 def _in_buckets(
     reduce: Callable[[Array], Array], arrays: Sequence[Array]
 ) -> list[Array]:
-    """Apply a collective that is elementwise to arrays, small ones joined.
+    """Apply an elementwise collective to arrays, with small ones concatenated.
 
     An exchange takes a processor about as long as to copy a megabyte, however small it
     is. The elements stay what they are, whatever they are joined with.
@@ -212,8 +219,8 @@ def _in_buckets(
 
 
 def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
-    """Group arrays to join, by number: of one dtype and fixed sizes, up to some
-    bytes.
+    """Group array numbers to concatenate: of one dtype and static shapes, up to 4
+    MiB.
     """
     buckets: list[list[int]] = []
     last: dict[str, tuple[list[int], int]] = {}  # the bucket of a dtype, and its bytes
@@ -232,20 +239,24 @@ def _buckets(arrays: Sequence[Array]) -> list[list[int]]:
 
 
 def _fixed_bytes(array: Array) -> int | None:
-    """The bytes of an array; None where a call decides them."""
+    """Return the bytes of an array; None if its shape is symbolic."""
     sizes = [size for size in array.type.shape if isinstance(size, int)]
     if len(sizes) < array.ndim:
         return None
     return math.prod(sizes) * dtypes.bits(array.type.dtype) // 8
 
 
-def _of(devices: Axis) -> dict[str, object]:
+def _axis_attributes(devices: Axis) -> dict[str, object]:
+    """Return a device axis as attributes of a collective op."""
     if not isinstance(devices, Axis):
         fail("bad-axis", f"expected an aotc.collectives.Axis; got {devices!r}")
     return {"axis_name": devices.name, "axis_size": devices.size}
 
 
 def _on_leaves(function: Callable[[Array], Array], tree: Tree) -> Tree:
+    """Apply a function to the leaves of a tree as Arrays; return the tree of
+    results.
+    """
     leaves, structure = flatten(tree)
     return structure.unflatten([function(lift(leaf)) for leaf in leaves])
 

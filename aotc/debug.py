@@ -30,7 +30,7 @@ __all__ = ["barrier", "check", "print"]
 
 
 def check(condition: ArrayLike, message: str) -> None:
-    """Fail the call with `message` unless all elements of `condition` hold.
+    """Emit an assertion: a call fails with `message` unless all elements are true.
 
     A call that fails has changed no state. Its error has the code `assertion-failed`
     and the line of this check.
@@ -54,7 +54,7 @@ def check(condition: ArrayLike, message: str) -> None:
 
 
 def print(format: str, *values: ArrayLike) -> None:
-    """Write `format` and a line break to standard error, whenever the model gets here.
+    """Emit a print of `format` and a line break to standard error, in each call.
 
     Args:
         format: text with a `{}` for each value; `{:.3f}` formats its elements.
@@ -94,12 +94,13 @@ def barrier(tree: Tree) -> Tree:
 
 
 def _require_text(name: str, value: ArrayLike) -> None:
+    """Refuse an argument that is no text, or an empty one."""
     if not isinstance(value, str) or not value:
         fail("bad-argument", f"expected {name} to be a text; got {value!r}")
 
 
 def _pieces(format: str) -> list[str]:
-    """Split `format` into parts with one `{}` each; the last keeps the text behind."""
+    """Split `format` into pieces with one `{}` each; the last keeps the text behind."""
     pieces, text = [], ""
     for literal, field, spec, conversion in _format_fields(format):
         text += literal.replace("{", "{{").replace("}", "}}")
@@ -117,6 +118,7 @@ def _pieces(format: str) -> list[str]:
 def _format_fields(
     format: str,
 ) -> list[tuple[str, str | None, str | None, str | None]]:
+    """Return the parsed fields of a format string; refuse an invalid one."""
     try:
         return list(Formatter().parse(format))
     except ValueError as error:
@@ -124,6 +126,7 @@ def _format_fields(
 
 
 def _require_fit(piece: str, value: Array) -> None:
+    """Refuse a format that does not fit the dtype of its value."""
     try:
         printing.render(piece, np.zeros((), dtypes.to_numpy(value.dtype)))
     except ValueError as error:

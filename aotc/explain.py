@@ -50,7 +50,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Explanation:
-    """The expected outcome of building a model.
+    """The expected outcome of building a model: findings and counts of ops.
 
     Args:
         source: the file.
@@ -85,7 +85,7 @@ def explain(
     entries: Sequence[str] = (),
     targets: str | Sequence[Target | str] = (),
 ) -> Explanation:
-    """Explain the expected outcome of a build of `source` for `targets`.
+    """Import a model and run its passes; return findings on what a build would do.
 
     The code that IREE makes of it is not looked at: that takes the build itself.
 
@@ -120,7 +120,7 @@ def explain(
 def _import_program(
     path: Path, entries: tuple[str, ...], survey: Survey
 ) -> Program | None:
-    """Import the program, with placeholders for refused parts; None if nothing came."""
+    """Import the program, with placeholders for unsupported ops; None if that fails."""
     try:
         return importers.load(path, entries)
     except SetupError:
@@ -131,14 +131,14 @@ def _import_program(
 
 
 def _op_count(program: Program) -> int:
-    """Count the graph ops that were imported; edited IR need not state the number."""
+    """Return the number of imported graph ops."""
     coverage = program.source.get("coverage", {})
     count: int = coverage.get("graph_ops", len(graph_ops(program.module)))
     return count
 
 
 def _state_sizes(program: Program, survey: Survey) -> None:
-    """State for which sizes a build would make code."""
+    """Complete the sizes to specialize for; record an error as a finding."""
     if program.stage == "graph":
         try:
             complete_specializations(program)
@@ -147,7 +147,7 @@ def _state_sizes(program: Program, survey: Survey) -> None:
 
 
 def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Run the program through the passes of a build, and note their findings."""
+    """Run the program through the passes of a build; record findings in the survey."""
     module = program.module
     names = [stage.name for stage in PASS_STAGES]
     done = names.index(program.stage) + 1 if program.stage in names else 0
@@ -167,12 +167,13 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
 
 
 def _note_targets(module: Module, targets: Sequence[Target], survey: Survey) -> None:
+    """Record the ops that a target cannot compile."""
     for op, error in refusals(module, targets):
         survey.refuse(op, error)
 
 
 def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Note the products that are left to IREE's code generation, each once."""
+    """Record the products that are left to IREE's code generation, each once."""
     passes = all_passes(program.level, program.without)
     fusing = [each for each in passes if isinstance(each, FuseRegions)]
     if not fusing:
@@ -198,7 +199,7 @@ def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -
 
 
 def _note_cut_ops(module: Module, survey: Survey) -> None:
-    """Note the ops of padded entries that are computed in the sizes of a call."""
+    """Record ops of padded entries that are computed in unpadded sizes."""
     for function in functions_of(module).values():
         if CUT in function.attributes:
             for each in plain_of(function.attributes[CUT]):
@@ -207,7 +208,7 @@ def _note_cut_ops(module: Module, survey: Survey) -> None:
 
 
 def _note_ops(module: Module, survey: Survey) -> None:
-    """Note the ops that are compiled as others, or not to their last digit."""
+    """Record ops that are decomposed or whose results are approximations."""
     for op in graph_ops(module):
         name, kind = f"graph.{type(op)._op_name}", type(op)
         where, caveat = where_of(op) or name, kind.caveat(op)

@@ -148,7 +148,7 @@ def from_onnx(
     max_variants: int = 8,
     max_compiles: int = 32,
 ) -> Imported | HybridGraph:
-    """The network in an .onnx file.
+    """Import the network in an .onnx file, for use in a model.py.
 
     Args:
         path: the file; data that it refers to is beside it.
@@ -219,7 +219,7 @@ def from_stablehlo(
     max_variants: int = 8,
     max_compiles: int = 32,
 ) -> Imported | HybridNetwork:
-    """A StableHLO module as a network.
+    """Import a StableHLO module as a network, for use in a model.py.
 
     Its inputs are the arguments of `main`, by the names that debug information has for
     them. Sizes that the module leaves open become symbols, with what its shape
@@ -285,7 +285,7 @@ def from_jax(
     max_variants: int = 8,
     max_compiles: int = 32,
 ) -> Imported | HybridNetwork:
-    """A function of JAX as a network.
+    """Import a function of JAX as a network, for use in a model.py.
 
     It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and
     taken over op by op: its derivatives, batching and precision are aotc's.
@@ -323,6 +323,7 @@ def from_jax(
 
 
 def _takes_islands(breaks: str) -> bool:
+    """Return whether `breaks` is "island"; refuse unknown values."""
     if breaks not in BREAKS:
         raise InputError(
             "bad-option",

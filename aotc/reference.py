@@ -40,7 +40,7 @@ def evaluate(
     with_op: EvaluateOp | None = None,
     with_region: EvaluateRegion | None = None,
 ) -> list[np.ndarray]:
-    """The results of function `name` of a graph module.
+    """Evaluate a function of a graph module on arrays by NumPy; return its results.
 
     Args:
         module: MLIR module whose functions hold graph ops and calls.
@@ -76,7 +76,7 @@ def evaluate_part(
     *,
     with_op: EvaluateOp | None = None,
 ) -> list[np.ndarray]:
-    """The arrays of some values of a function, computed by some of its ops.
+    """Evaluate some ops of a block; return the arrays of the wanted values.
 
     Args:
         module: as for `evaluate`.
@@ -91,7 +91,8 @@ def evaluate_part(
 
 @dataclass(frozen=True)
 class PreparedPart:
-    """Ops of a block that compute some values, read once for all times they are run.
+    """A sequence of ops that compute some values, analysed once for repeated
+    evaluation.
 
     Args:
         module: that the block is of.
@@ -115,14 +116,14 @@ class PreparedPart:
         wanted: Sequence[Value],
         with_op: EvaluateOp | None = None,
     ) -> PreparedPart:
-        """Read ops of a block, in order."""
+        """Analyse ops of a block, in order, for repeated evaluation."""
         steps = _steps_of(ops, kept=wanted)
         return cls(module, functions_of(module), steps, wanted, with_op or Evaluator())
 
     def evaluate(
         self, known: Mapping[Value, np.ndarray], symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """Return the arrays of the wanted values.
+        """Evaluate the ops; return the arrays of the wanted values.
 
         Args:
             known: arrays of the values that the ops read and do not make.
@@ -144,7 +145,7 @@ def evaluate_devices(
     *,
     with_op: EvaluateOp | None = None,
 ) -> list[list[np.ndarray]]:
-    """The results of function `name` on each of several devices.
+    """Evaluate a function on several simulated devices; return the results of each.
 
     Args:
         module: as for `evaluate`.
@@ -167,7 +168,7 @@ def evaluate_devices(
 
 @dataclass
 class Evaluation:
-    """The evaluation of one call, in which all functions share the symbols' values.
+    """The state of evaluating one call: functions, symbol values and hooks.
 
     Args:
         functions: of the module, by name.
@@ -188,7 +189,7 @@ class Evaluation:
     _steps: dict[str, list[_OpStep]] = field(default_factory=dict)
 
     def call(self, name: str, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """The results of a function."""
+        """Evaluate a function of the module on arrays; return its results."""
         function = self.functions[name]
         if self.with_region is not None and is_region(function):
             found = self.with_region(function, arrays, self.symbols)
@@ -208,13 +209,16 @@ class Evaluation:
     def _run(
         self, block: Block, arrays: Arrays, steps: Sequence[_OpStep]
     ) -> list[np.ndarray]:
+        """Evaluate the steps of a block on its arguments; return what it returns."""
         values = dict(zip(block.arguments, arrays, strict=True))
         for step in steps[:-1]:
             self.take_step(step, values)
         return [values[value] for value in steps[-1].operands]  # a return
 
     def take_step(self, step: _OpStep, values: dict[Value, np.ndarray]) -> None:
-        """Compute an op of values that are known, and drop those read for the last."""
+        """Evaluate one op, store its results in `values`, and drop values not read
+        any more.
+        """
         operands = [values[value] for value in step.operands]
         for value in step.last_reads:  # so that a network does not keep all it has
             del values[value]
@@ -229,7 +233,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _OpStep:
-    """An op of a block, read once for all times that it is run.
+    """An op of a block, analysed for repeated evaluation.
 
     Args:
         op: itself.
@@ -247,8 +251,8 @@ class _OpStep:
 
 
 def _steps_of(ops: Sequence[Operation], kept: Sequence[Value] = ()) -> list[_OpStep]:
-    """Read ops of a block as steps that drop operands after their last use, but for
-    `kept`.
+    """Return the ops of a block as steps that drop values after their last use,
+    except `kept`.
     """
     seen = set(kept)
     found: list[_OpStep] = []
@@ -262,7 +266,7 @@ def _steps_of(ops: Sequence[Operation], kept: Sequence[Value] = ()) -> list[_OpS
 
 
 def bind_symbols(types: Sequence[Tensor], arrays: Arrays) -> list[int]:
-    """The value of each symbol, read from the sizes of `arrays`.
+    """Return the value of each symbol, solved from the shapes of arrays.
 
     Raises:
         InputError: a dtype, rank or size is not what the type says.
@@ -286,6 +290,7 @@ def bind_symbols(types: Sequence[Tensor], arrays: Arrays) -> list[int]:
 
 
 def _misfit(tensor: Tensor, array: np.ndarray) -> InputError:
+    """Return the error for an array that does not fit its type."""
     got = f"{dtypes.canonical_dtype(array.dtype)}{list(array.shape)}"
     return InputError(
         "input-mismatch", f"expected an array of type {tensor}; got {got}"

@@ -72,7 +72,7 @@ def linear_solve(
         fail("shape-mismatch", f"expected x0 like b, {target.type}; got {start.type}")
     method = _conjugate_gradients if symmetric else _bicgstab
     iterate = partial(method, tol=tol, maxiter=maxiter)
-    checked = _like("matvec", matvec, target)
+    checked = _with_result_like("matvec", matvec, target)
     if not is_differentiated():
         return iterate(checked, target, start)
     apply, captured = closure_convert(checked, target)
@@ -83,7 +83,7 @@ def linear_solve(
 
 
 class _Linear:
-    """The equation apply(x, *captured) = b, and its derivatives."""
+    """A linear equation apply(x, *captured) = b, with derivatives of its solution."""
 
     def __init__(
         self, apply: Callable[..., Array], iterate: Iterate, symmetric: bool
@@ -97,13 +97,13 @@ class _Linear:
         self._transpose: _Linear | None = None
 
     def solve_from(self, b: Array, start: Array, captured: Sequence[Array]) -> Array:
-        """The solution, found from `start`."""
+        """Return the solution, found by iteration from `start`."""
         found: Array = self.iterate(lambda x: self.apply(x, *captured), b, start)
         return found
 
     def attach_derivative(self, x: Array, b: Array, captured: Sequence[Array]) -> Array:
-        """Return the solution x, a number so far, as a function of b and the
-        captured arrays.
+        """Return the solution x as a differentiable function of b and the captured
+        arrays.
         """
         found: Array = self._known(x, b, list(captured))
         return found
@@ -111,7 +111,7 @@ class _Linear:
     def _rule(
         self, primals: tuple[Any, ...], tangents: tuple[Any, ...]
     ) -> tuple[Array, Array]:
-        """Solve A dx = db - dA x for the tangent of the solution."""
+        """Solve A dx = db - dA x; return the solution and its tangent."""
         (x, b, captured), (_, db, dcaptured) = primals, tangents
         x, rest = self.attach_derivative(x, b, captured), db
         smooth = [i for i, part in enumerate(dcaptured) if part is not None]
@@ -122,7 +122,7 @@ class _Linear:
         return x, self.solution(rest, captured)
 
     def solution(self, b: Array, captured: Sequence[Array]) -> Array:
-        """The solution as a function with reverse mode, which the rule needs."""
+        """Return the solution, with reverse-mode rules."""
         if self._solution is None:
             self._solution = custom_vjp(self._from_zero)
             self._solution.defvjp(self._forward, self._backward)
@@ -130,17 +130,20 @@ class _Linear:
         return found
 
     def _from_zero(self, b: Array, captured: Sequence[Array]) -> Array:
+        """Return the solution, found by iteration from zeros."""
         return self.solve_from(b, np.zeros_like(b), captured)
 
     def _forward(
         self, b: Array, captured: Sequence[Array]
     ) -> tuple[Array, tuple[Array, Sequence[Array]]]:
+        """Return the solution, and the residuals of the reverse-mode rule."""
         x = self.solution(b, captured)
         return x, (x, captured)
 
     def _backward(
         self, residuals: tuple[Array, Sequence[Array]], dx: Array
     ) -> tuple[Array, list[Array | None]]:
+        """Return the cotangents of b and of the captured arrays."""
         x, captured = residuals
         db = self.transposed.solution(dx, captured)
         smooth = [i for i, part in enumerate(captured) if dtypes.is_float(part.dtype)]
@@ -154,7 +157,7 @@ class _Linear:
 
     @property
     def transposed(self) -> _Linear:
-        """The equation with the transposed function."""
+        """The equation of the transposed function."""
         if self.symmetric:
             return self
         if self._transpose is None:
@@ -171,7 +174,7 @@ class _Linear:
     def _by_captured(
         self, x: Array, captured: Sequence[Array], smooth: Sequence[int]
     ) -> Callable[..., Array]:
-        """`apply` at x, as a function of the captured floats."""
+        """Return `apply` at a fixed x as a function of the captured floats."""
 
         def apply_to(*given: Array) -> Array:
             whole = list(captured)
@@ -207,7 +210,7 @@ def fixed_point(
     maxiter: int = 1000,
     solve: Callable[[Map, Array], Array] | None = None,
 ) -> Array:
-    """Solve x = f(x, *params) by repeating it.
+    """Solve x = f(x, *params) by fixed-point iteration.
 
     Args:
         f: of an array and of pytrees; returns an array like the first.
@@ -235,7 +238,7 @@ def fixed_point(
 
     inner = partial(linear_solve, symmetric=False, tol=tol) if solve is None else solve
     start = as_float(x0)
-    function = _like("f", f, start)
+    function = _with_result_like("f", f, start)
     return _implicit(function, lambda x, y: x - y, iterate, inner, start, params)
 
 
@@ -273,7 +276,7 @@ def root(
         return found
 
     start = as_float(x0)
-    function = _like("f", f, start)
+    function = _with_result_like("f", f, start)
     return _implicit(function, lambda x, y: y, iterate, solve, start, params)
 
 
@@ -331,7 +334,8 @@ def _implicit(
 def _conjugate_gradients(
     matvec: Map, b: Array, start: Array, tol: float, maxiter: int | None
 ) -> Array:
-    enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
+    """Solve matvec(x) = b by conjugate gradients, from `start`."""
+    enough, most = _dot(b, b) * tol**2, _iteration_limit(b, maxiter)
 
     def condition(carried: tuple[Array, ...]) -> Array:
         *_, size, count = carried
@@ -354,7 +358,8 @@ def _conjugate_gradients(
 def _bicgstab(
     matvec: Map, b: Array, start: Array, tol: float, maxiter: int | None
 ) -> Array:
-    enough, most = _dot(b, b) * tol**2, _most(b, maxiter)
+    """Solve matvec(x) = b by BiCGSTAB, from `start`."""
+    enough, most = _dot(b, b) * tol**2, _iteration_limit(b, maxiter)
     rest = b - matvec(start)
     shadow = rest
 
@@ -384,32 +389,35 @@ def _bicgstab(
 
 
 def _dot(x: Array, y: Array) -> Array:
+    """Return the sum of the products of two arrays' elements."""
     return np.sum(x * y)
 
 
 def _norm(x: Array) -> Array:
+    """Return the Euclidean norm of an array's elements."""
     return np.sqrt(_dot(x, x))
 
 
 def _ratio(x: Array, y: Array) -> Array:
-    """Divide x by y; return 0 where y is 0, as no step leads on from there."""
+    """Return x / y, and 0 where y is 0, as no step leads on from there."""
     zero = y == 0
     return np.where(zero, 0.0, x / np.where(zero, 1.0, y))
 
 
-def _most(b: Array, maxiter: int | None) -> Array | int:
+def _iteration_limit(b: Array, maxiter: int | None) -> Array | int:
+    """Return `maxiter`, or 10 times the number of elements if it is None."""
     return 10 * np.asarray(b.size) if maxiter is None else maxiter
 
 
 def _constant(x: Array) -> Array:
-    """`x` without a derivative."""
+    """Return an array without a derivative."""
     return emit("stop_gradient", x) if dtypes.is_float(x.dtype) else x
 
 
-def _like(
+def _with_result_like(
     name: str, function: Callable[..., ArrayLike], x: Array
 ) -> Callable[..., Array]:
-    """Wrap the function to refuse results of another type than `x`."""
+    """Return a function wrapped to refuse results whose type is not that of `x`."""
 
     def check_type(*args: PyTree) -> Array:
         result = lift(function(*args))

@@ -28,7 +28,7 @@ _MOST_ROWS = 10_000_000
 
 @dataclass(frozen=True)
 class Traffic:
-    """Counts of calls by their sizes.
+    """Counts of recorded calls by the values of their symbolic sizes.
 
     Args:
         symbols: the names of the sizes.
@@ -40,12 +40,12 @@ class Traffic:
 
     @property
     def calls(self) -> int:
-        """The number of calls."""
+        """The total number of calls."""
         return sum(self.counts.values())
 
     @classmethod
     def read(cls, path: Path) -> Traffic:
-        """The traffic in a file.
+        """Read a CSV file of traffic; return its counts.
 
         Raises:
             InputError: `no-such-file`; `bad-traffic`: it is no such file, or there is
@@ -65,6 +65,9 @@ class Traffic:
 
     @classmethod
     def _of_rows(cls, path: Path, rows: Iterator[tuple[int, list[str]]]) -> Traffic:
+        """Return the counts in the rows of a CSV file, the first of which is the
+        header.
+        """
         line, header = next(rows, (1, []))
         names = [name.strip() for name in header]
         symbols = tuple(name for name in names if name != COUNT)
@@ -89,7 +92,7 @@ class Traffic:
 
 
 def _rows(path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """The rows that say something, with their lines."""
+    """Yield the rows that are neither blank nor comments, with their line numbers."""
     for line, row in enumerate(rows, start=1):
         if line > _MOST_ROWS:
             _fail(path, line, f"at most {_MOST_ROWS} rows", "more")
@@ -98,6 +101,7 @@ def _rows(path: Path, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str
 
 
 def _number(path: Path, line: int, name: str, text: str) -> int:
+    """Return a cell as a non-negative integer; refuse other texts."""
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         _fail(path, line, f"a whole number for {name}", repr(text[:60]))
@@ -105,6 +109,7 @@ def _number(path: Path, line: int, name: str, text: str) -> int:
 
 
 def _fail(path: Path, line: int | None, expected: str, got: str) -> NoReturn:
+    """Raise the error for a file of traffic, at a line."""
     raise InputError(
         "bad-traffic",
         f"expected {expected}; got {got}",
@@ -115,5 +120,5 @@ def _fail(path: Path, line: int | None, expected: str, got: str) -> NoReturn:
 
 
 def names_text(symbols: Sequence[str], sizes: Sequence[int]) -> str:
-    """Return the text `batch=1, length=128`."""
+    """Return symbols and their values as text, such as `batch=1, length=128`."""
     return ", ".join(f"{k}={n}" for k, n in zip(symbols, sizes, strict=True))

@@ -81,7 +81,7 @@ _TOO_LARGE = "operations with large vector sizes", "exceeded stack allocation li
 
 @dataclass(frozen=True)
 class CompiledVariant:
-    """A compiled variant.
+    """A module compiled for one target, with its costs and facts for the manifest.
 
     Args:
         target: what it was compiled for.
@@ -131,7 +131,7 @@ def compile_units(
     cache: Cache | None = None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> list[CompiledVariant]:
-    """Compile lowered programs, each for its target; in parallel.
+    """Compile lowered programs in parallel, each for its target; return the variants.
 
     Args:
         units: with their targets.
@@ -157,7 +157,8 @@ def compile_units(
 
 
 def plan_memory(unit: Unit) -> dict[str, Memory]:
-    """The memory that each entry would need if a lowered program were compiled.
+    """Return each entry's memory plan for a lowered program, without compiling it
+    fully.
 
     Entries without a plan are left out: those that take a symbolic size without limit,
     and those whose memory depends on what they compute.
@@ -174,7 +175,7 @@ def plan_memory(unit: Unit) -> dict[str, Memory]:
 def compile_gpu_kernels(
     launches: Mapping[str, GpuLaunch], target: Target, numerics: str
 ) -> dict[str, GpuCode]:
-    """Compile kernels by themselves; return the code of those that there is code of.
+    """Compile GPU kernels by Triton; return the code by name, without those that fail.
 
     Args:
         launches: by names of the caller's.
@@ -195,8 +196,8 @@ def compile_gpu_kernels(
 
 @contextmanager
 def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, RunningProcesses]]:
-    """Yield threads that wait for compilers; an interrupt, too, leaves no compiler
-    behind.
+    """Yield a thread pool and the compiler processes, which are killed if the block
+    raises.
     """
     running = RunningProcesses()
     with ThreadPoolExecutor(max_workers=min(_most_processes(), count)) as pool:
@@ -209,12 +210,12 @@ def _workers(count: int) -> Iterator[tuple[ThreadPoolExecutor, RunningProcesses]
 
 
 def _most_processes() -> int:
-    """Return how many compilers work at a time."""
+    """Return the number of compiler processes to run in parallel."""
     return options.get("AOTC_JOBS") or os.cpu_count() or 1
 
 
 def require_compiler() -> None:
-    """Refuse to go on where IREE's compiler is not installed."""
+    """Refuse to continue if IREE's compiler is not installed."""
     from importlib.util import find_spec
 
     if find_spec("iree") is None or find_spec("iree.compiler") is None:
@@ -229,13 +230,13 @@ def require_compiler() -> None:
 
 
 def target_flags(target: Target) -> tuple[str, ...]:
-    """Return all flags that the compiler gets for a target, in order."""
+    """Return all flags of IREE's compiler for a target, in order."""
     return (*target.flags, *COMMON_FLAGS)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The input of a worker process that compiles a module.
+    """The input of a worker process that compiles a module for a target.
 
     Args:
         target: what to compile for.
@@ -269,7 +270,7 @@ class _Job:
         only_plans: bool = False,
         processes: int = 1,
     ) -> _Job:
-        """The job for a program that is lowered.
+        """Return the job that compiles a lowered program for its target.
 
         Args:
             unit: the program, and its target.
@@ -320,6 +321,7 @@ class _Job:
 
 
 def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
+    """Compile a job's module, or find it in the cache; return the variant."""
     start = time.perf_counter()
     found = job.kept.find() if job.kept else None
     with ExitStack() as stack:
@@ -361,7 +363,7 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
 
 
 def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
-    """Run the worker; return its report, and the module if it compiles one."""
+    """Run the worker on a job; return its report, and the module if it compiles one."""
     report: JsonObject
     with temporary_folder() as root:
         if job.device_kernels is not None:
@@ -376,7 +378,7 @@ def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
 def _run_with_kernels(
     job: _Job, kernels: DeviceKernels, root: Path, running: RunningProcesses
 ) -> JsonObject:
-    """Compile a module with kernels for GPUs, and return the worker's report.
+    """Compile a module and its GPU kernels; return the worker's report.
 
     Kernels expect memory that begins at multiples of 16 bytes, as that of a tensor of
     its own does. Where IREE lets one read or write a part of a tensor in place, which
@@ -407,14 +409,14 @@ def _run_with_kernels(
 
 
 def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
-    """Write the input of a worker."""
+    """Write a worker's input files: bytecode and frame."""
     with translate_disk_errors(root):
         (root / "graph.mlirbc").write_bytes(bytecode)
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
 
 def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
-    """Run the worker on the files in a folder, and return its report."""
+    """Run the worker on the files in a folder; return its report."""
     for flags in with_fewer_vectors(job.settings["flags"]):
         code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
         if not any(said in log for said in _TOO_LARGE):
@@ -431,7 +433,7 @@ def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
 
 
 def _with_device_facts(kernels: JsonObject, facts: JsonObject) -> JsonObject:
-    """Return the list of kernels with facts on their code on a GPU."""
+    """Return the manifest's list of kernels with facts on their GPU code."""
     if not facts:
         return kernels
     from aotc.kernels.listing import without_uncompiled
@@ -443,7 +445,7 @@ def _with_device_facts(kernels: JsonObject, facts: JsonObject) -> JsonObject:
 
 
 def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
-    """Yield flags by which IREE takes ever fewer vectors at once in a loop.
+    """Yield compiler flags by which IREE uses ever fewer vectors at once in a loop.
 
     After those given: loops masked instead of peeled, then reductions in series.
     """
@@ -455,9 +457,7 @@ def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that IREE's compiler reads, such as a
-    linker.
-    """
+    """Return the environment without secrets and without IREE's own variables."""
     inherited = options.child_environment()
     return {k: value for k, value in inherited.items() if not k.startswith("IREE_")}
 
@@ -465,7 +465,9 @@ def _environment() -> dict[str, str]:
 def _run_worker(
     folder: Path, settings: dict[str, object], running: RunningProcesses
 ) -> tuple[int, str]:
-    """Run the compiler on the files in `folder`; return exit code and diagnostics."""
+    """Run a worker process on the files in `folder`; return exit code and
+    diagnostics.
+    """
     with translate_disk_errors(folder):
         (folder / "job.json").write_text(json.dumps(settings), encoding="utf-8")
     # IREE dies of a folder for temporary files that is not there.

@@ -35,7 +35,7 @@ _CROSSING = {
 
 
 def require_upstream_only(module: Module) -> None:
-    """Refuse ops that IREE does not know: one of them crashes its compiler."""
+    """Refuse a module with ops of dialects that IREE does not know."""
     names: set[str] = set()
 
     def visit(op: Operation) -> ir.WalkResult:  # an error here would lose its type
@@ -53,7 +53,7 @@ def require_upstream_only(module: Module) -> None:
 
 
 def crossing(program: Program, uncompiled: Collection[str] = ()) -> tuple[bytes, str]:
-    """The graph functions as bytecode (made private), and IREE's frame around them.
+    """Return the graph functions as bytecode, and IREE's frame around them as text.
 
     Args:
         program: lowered.
@@ -82,12 +82,12 @@ def crossing(program: Program, uncompiled: Collection[str] = ()) -> tuple[bytes,
 
 
 def inner_name(entry: str) -> str:
-    """The name of the graph function behind an entry."""
+    """Return the name of the graph function behind an entry."""
     return f"{entry}.graph"
 
 
 def frame_text(program: Program) -> str:
-    """Write IREE's side of the module: globals, entries, and access to states.
+    """Return IREE's part of the module as text: globals, entries and access to States.
 
     The functions behind the entries are declared here and defined by the bytecode; for
     the bodies that only IREE can read it is the other way round.
@@ -134,11 +134,12 @@ def frame_text(program: Program) -> str:
 
 
 def with_executables(frame_text: str, lines: Sequence[str]) -> str:
-    """Add lines, such as `device_executable`, to IREE's side of a module."""
+    """Return the frame's text with lines added at the beginning of its module."""
     head, *rest = frame_text.splitlines()
     return "\n".join([head, *(f"  {line}" for line in lines), *rest]) + "\n"
 
 
 def _module_text(lines: Sequence[str]) -> str:
+    """Return lines as the text of a module."""
     body = "\n".join(f"  {line}" for line in lines)
     return f"module @aotc {{\n{body}\n}}\n"

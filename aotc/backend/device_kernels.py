@@ -40,7 +40,7 @@ _SUFFIXES = {"cuda": ".ptx", "rocm": ".hsaco"}
 
 @dataclass(frozen=True)
 class DeviceKernels:
-    """The kernels of a program for a GPU.
+    """The GPU kernels of a program, compiled by Triton, with their code so far.
 
     Args:
         target: that they are for.
@@ -69,7 +69,7 @@ class DeviceKernels:
         jobs: int,
         cache: Cache | None,
     ) -> DeviceKernels | None:
-        """Find the GPU kernels of a lowered module; None if it has none."""
+        """Return the GPU kernels of a lowered module; None if it has none."""
         found = {each.name: each.launch for each in kernels_of(module) if each.launch}
         machine = gpu_of(target)
         if not found or machine is None:
@@ -77,11 +77,12 @@ class DeviceKernels:
         return cls(target, machine, numerics, found, jobs, cache)
 
     def parts(self) -> dict[str, str]:
-        """The inputs of the kernels' code, for a recipe of the cache."""
+        """Return the cache key parts of all inputs of the kernels' code."""
         rows = {name: asdict(each) for name, each in self.launches.items()}
         return {"GPU kernels": digest(json.dumps(rows)), **self._tools()}
 
     def _tools(self) -> dict[str, str]:
+        """Return the cache key parts of chip, numerics and Triton's version."""
         return {
             "chip": str(self.machine),
             "numerics": self.numerics,
@@ -90,7 +91,7 @@ class DeviceKernels:
         }
 
     def placeholders(self) -> dict[str, GpuCode]:
-        """Return placeholders of the kernels' code, where it is not needed."""
+        """Return empty code for each kernel, for jobs that need only memory plans."""
         return {
             name: GpuCode(b"", self.machine.warp * launch.warps, 0, launch.stages)
             for name, launch in self.launches.items()
@@ -99,7 +100,8 @@ class DeviceKernels:
     def compile(
         self, running: RunningProcesses, unaligned: Collection[str] = ()
     ) -> tuple[dict[str, GpuCode], dict[str, str]]:
-        """Return the code of kernels; and of those that there is none of, why.
+        """Compile the kernels not compiled yet; return code, and reasons for those
+        without.
 
         Args:
             running: notes the processes that compile.
@@ -145,7 +147,7 @@ class DeviceKernels:
     def _compile_all(
         self, missing: Mapping[KernelSource, str], running: RunningProcesses
     ) -> Iterator[tuple[KernelSource, GpuCode | str]]:
-        """Compile kernels; yield the code of each, or the reason why there is none."""
+        """Compile kernels in parallel; yield the code of each, or why there is none."""
         sources = [*missing]
         count = max(1, min(self.jobs, len(sources)))
         shares = [sources[number::count] for number in range(count) if sources]
@@ -157,8 +159,7 @@ class DeviceKernels:
     def _compile_share(
         self, sources: Sequence[KernelSource], running: RunningProcesses
     ) -> list[GpuCode | str]:
-        """Compile some kernels in a process, and go on in another one after each that
-        kills it.
+        """Compile kernels in one process, restarted after each kernel that kills it.
 
         Raises:
             CompileError: `kernel-not-compiled`: a process ended, and of no kernel.
@@ -185,10 +186,12 @@ class DeviceKernels:
         return found
 
     def _recipe(self, source: KernelSource) -> CacheRecipe:
+        """Return the cache key of a kernel."""
         parts = {"source": digest(json.dumps(asdict(source))), **self._tools()}
         return CacheRecipe("gpu-kernel", f"{self.target}: {source.name}", parts)
 
     def _find(self, source: KernelSource) -> GpuCode | None:
+        """Return a kernel's code from the cache, or None."""
         value = self.cache.find(self._recipe(source)) if self.cache else None
         if value is None:
             return None
@@ -196,6 +199,7 @@ class DeviceKernels:
         return GpuCode(code, **json.loads(facts))
 
     def _keep(self, source: KernelSource, made: GpuCode) -> None:
+        """Store a kernel's code in the cache."""
         if self.cache is not None:
             facts = asdict(replace(made, code=b""))
             del facts["code"]
@@ -203,12 +207,12 @@ class DeviceKernels:
             self.cache.keep(self._recipe(source), value)
 
     def write_objects(self, folder: Path, codes: Mapping[str, GpuCode]) -> None:
-        """Write the code of kernels where IREE finds it."""
+        """Write the kernels' code to the files that IREE links."""
         for name, made in codes.items():
             (folder / self._object_name(name)).write_bytes(made.code)
 
     def executables(self, codes: Mapping[str, GpuCode]) -> list[str]:
-        """Return lines for IREE that dispatch the kernels that have code."""
+        """Return the lines of IREE's frame that define the compiled kernels."""
         return [
             line
             for name, launch in self.launches.items()
@@ -226,6 +230,7 @@ class DeviceKernels:
         ]
 
     def _object_name(self, name: str) -> str:
+        """Return the file name of a kernel's code."""
         number = [*self.launches].index(name)
         return f"kernel-{number}{_SUFFIXES[self.target.backend]}"
 
@@ -235,7 +240,7 @@ class DeviceKernels:
         refused: Mapping[str, str],
         unaligned: Collection[str],
     ) -> JsonObject:
-        """Return the manifest's facts on kernels' code, by name, and on their compiler.
+        """Return the manifest's facts on the kernels' code and its compiler.
 
         Args:
             codes: of the kernels that there is code of.
@@ -264,6 +269,7 @@ class DeviceKernels:
 
 
 def source_of(launch: GpuLaunch, *, is_aligned: bool) -> KernelSource:
+    """Return the Triton source of a kernel; without alignment hints if not aligned."""
     text = launch.text
     if launch.tied or launch.awaited:
         text = write_over(text, launch.reads, launch.tied, launch.awaited)
@@ -272,7 +278,7 @@ def source_of(launch: GpuLaunch, *, is_aligned: bool) -> KernelSource:
 
 
 def _accesses(launch: GpuLaunch) -> list[bool]:
-    """Return whether a kernel writes each tensor that it is bound to."""
+    """Return, for each tensor that a kernel binds, whether it is written."""
     read = [number in launch.tied for number in range(launch.reads)]
     own = launch.writes - sum(at >= 0 for at in launch.tied)
     return [*read, *[False] * launch.awaited, *[True] * own]
@@ -284,7 +290,7 @@ _OF_FAULTS |= {signal.SIGSEGV, signal.SIGTRAP}
 
 
 def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
-    """Return why there is no code of the kernel that a process died of.
+    """Return why a kernel has no code, if a fault of it killed the process; else raise.
 
     Raises:
         CompileError: `kernel-not-compiled`: it was ended for another reason.
@@ -301,7 +307,7 @@ def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
 
 
 def _run_worker(folder: Path, running: RunningProcesses) -> tuple[int, str]:
-    """Return the exit code and the diagnostics of a process that compiles kernels."""
+    """Run a process that compiles kernels; return its exit code and diagnostics."""
     environment = {**options.child_environment(), "TMPDIR": str(folder)}
     worker = "-m", "aotc.kernels.gpu.worker", str(folder), str(os.getpid())
     done = run_python(*worker, environment=environment, running=running)

@@ -22,8 +22,8 @@ _PLACE = re.compile(r'"(?P<file>[^"]+)":(?P<line>\d+)')
 
 
 def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError | None:
-    """Return the error of a resource that the machine lacks, if the compiler failed
-    for it.
+    """Return the error for a compiler that failed for lack of disk or memory, or
+    None.
     """
     if code == WORKER_IO_ERROR or is_disk_full(log):
         return _disk_error(folder, (log.strip().splitlines() or ["no output"])[-1])
@@ -34,7 +34,7 @@ def refusal_of(target: Target, code: int, log: str, folder: Path) -> SetupError 
 
 @contextmanager
 def translate_disk_errors(folder: Path) -> Iterator[None]:
-    """Raise `cannot-write` for files that cannot be written into a folder."""
+    """Turn OSErrors of the `with` block into `cannot-write` for a folder."""
     try:
         yield
     except OSError as error:
@@ -42,6 +42,7 @@ def translate_disk_errors(folder: Path) -> Iterator[None]:
 
 
 def _disk_error(folder: Path, reason: str) -> SetupError:
+    """Return the error for compiler files that cannot be written."""
     return SetupError(
         "cannot-write",
         f"the compiler's files cannot be written: {reason}",
@@ -51,8 +52,10 @@ def _disk_error(folder: Path, reason: str) -> SetupError:
 
 
 def failure_of(target: Target, code: int, log: str) -> CompileError:
-    """Return an error with one message of the output, all of which a file keeps."""
-    kept = _keep(target, log)
+    """Return the error for a compiler's failure, with the first diagnostic of its
+    log.
+    """
+    kept = _write_log(target, log)
     if code < 0:
         cause = f"IREE's compiler died of {exit_cause(code)}"
         return CompileError(
@@ -71,8 +74,8 @@ def failure_of(target: Target, code: int, log: str) -> CompileError:
     )
 
 
-def _keep(target: Target, log: str) -> str:
-    """Write the log to a file, and say where it is."""
+def _write_log(target: Target, log: str) -> str:
+    """Write a log to a temporary file; return a hint on where it is."""
     try:
         file = Path(tempfile.mkdtemp(prefix="aotc-log-")) / f"{target.id}.log"
         write_text(file, log)

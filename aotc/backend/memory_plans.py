@@ -17,7 +17,7 @@ _MOST_COMBINED = 4  # symbols whose least and greatest sizes are all combined
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a device that an entry needs, as IREE lays it out.
+    """The device memory that an entry needs, by IREE's allocation plan.
 
     Args:
         sizes: of the symbolic dimensions where it needs most: the largest ones, unless
@@ -37,13 +37,13 @@ class Memory:
     bound: str = "exact"
 
     def to_json(self) -> JsonObject:
-        """Return the plan as the manifest holds it."""
+        """Return the memory plan as JSON for the manifest."""
         return asdict(self)
 
 
 def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, object]]:
-    """Return, by entry with bounded sizes, the shapes of calls that may need most
-    memory, and the bounds.
+    """Return the extreme input shapes and size bounds of each entry with bounded
+    sizes.
     """
     return {
         entry.name: {
@@ -56,21 +56,19 @@ def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, object]]:
 
 
 def _is_bounded(entry: Entry) -> bool:
-    """Return whether sizes have limits; in certificates they have no contracts at
-    all.
-    """
+    """Return whether all symbolic sizes have upper bounds."""
     sizes = [size for port in entry.ports("input") for size in port.type.shape]
     has_contracts = bool(entry.symbols) or all(isinstance(n, int) for n in sizes)
     return has_contracts and not _unlimited(entry)
 
 
 def _unlimited(entry: Entry) -> list[str]:
-    """The names of sizes without a limit."""
+    """Return the names of the symbols without an upper bound."""
     return [each.name for each in entry.symbols if each.max is None]
 
 
 def _corners(entry: Entry) -> list[tuple[int, ...]]:
-    """The symbols of calls of least and greatest sizes; first those of the greatest.
+    """Return symbol values of extreme calls: least and greatest sizes combined.
 
     Of many symbols, those where one alone is least, or all are.
     """
@@ -86,22 +84,24 @@ def _corners(entry: Entry) -> list[tuple[int, ...]]:
 
 
 def _range_of(contract: Contract) -> tuple[int, int]:
-    """The greatest and the least value of a symbol that has both."""
+    """Return the greatest and the least value of a bounded symbol."""
     step = contract.multiple_of
     return (contract.max or 0) // step, -(-contract.min // step)
 
 
 def _is_call(entry: Entry, symbols: Sequence[int]) -> bool:
-    """Return whether symbols give all inputs sizes of 0 or more."""
+    """Return whether symbol values give all inputs sizes of 0 or more."""
     return all(n >= 0 for shape in _input_sizes(entry, symbols) for n in shape)
 
 
 def _input_sizes(entry: Entry, symbols: Sequence[int]) -> list[list[int]]:
+    """Return the shapes of the inputs for symbol values."""
     shapes = (port.type.shape for port in entry.ports("input"))
     return [[evaluate_size(size, symbols) for size in shape] for shape in shapes]
 
 
 def _input_bounds(entry: Entry) -> list[list[list[int]]]:
+    """Return the least and greatest value of each size of the inputs."""
     with known_contracts(entry.symbols):
         shapes = (port.type.shape for port in entry.ports("input"))
         return [
@@ -111,7 +111,7 @@ def _input_bounds(entry: Entry) -> list[list[list[int]]]:
 
 
 def planned_memory(entries: Sequence[Entry], report: JsonObject) -> dict[str, Memory]:
-    """Return the memory of the entries that the report of a worker has plans of."""
+    """Return the memory plans in a worker's report, by entry."""
     return {
         entry.name: _memory_of(entry, **found)
         for entry in entries
@@ -120,7 +120,7 @@ def planned_memory(entries: Sequence[Entry], report: JsonObject) -> dict[str, Me
 
 
 def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> JsonObject:
-    """Return why entries have no plan, and their sizes that have no limit."""
+    """Return why each other entry has no plan, and its sizes without a limit."""
     return {
         entry.name: {
             "why": "sizes without a limit"
@@ -134,7 +134,7 @@ def unknown_memory(entries: Sequence[Entry], known: Collection[str]) -> JsonObje
 
 
 def _memory_of(entry: Entry, call: int, bound: str, **found: int) -> Memory:
-    """Return the memory of an entry, of which `call` takes most, as a worker found."""
+    """Return an entry's memory plan from a worker's report."""
     symbols = _corners(entry)[call]
     if bound == "exact" and not entry.allows(symbols):  # by its guards
         bound = "upper"

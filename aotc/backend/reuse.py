@@ -28,7 +28,7 @@ _FACTS = ("flags", "compiler", "statistics", "memory", "rewrites", "device_kerne
 
 @dataclass(frozen=True)
 class KeptModule:
-    """The module of a program for a target, where the cache has it or may keep it."""
+    """The cache entry of a program's module for a target."""
 
     cache: Cache
     recipe: CacheRecipe
@@ -41,7 +41,7 @@ class KeptModule:
         crossed: tuple[bytes, str],
         settings: JsonObject,
     ) -> KeptModule:
-        """Make the cache entry for the module of a lowered program.
+        """Return the cache entry for the module of a lowered program.
 
         Args:
             cache: what keeps it.
@@ -64,9 +64,7 @@ class KeptModule:
         return cls(cache, CacheRecipe("module", f"{target}: {names}", parts))
 
     def find(self) -> tuple[JsonObject, bytes] | None:
-        """Return the worker's report on the module, and the module; None if not
-        kept.
-        """
+        """Return the cached report and module, or None."""
         value = self.cache.find(self.recipe)
         if value is None:
             return None
@@ -77,7 +75,8 @@ class KeptModule:
     def lock(
         self, is_stopped: Callable[[], bool]
     ) -> Iterator[tuple[JsonObject, bytes] | None]:
-        """Keep other processes from compiling the module within this block.
+        """Lock the cache entry within the `with` block; yield what has been cached
+        meanwhile.
 
         Args:
             is_stopped: says whether there is no need to wait for one any more.
@@ -89,11 +88,11 @@ class KeptModule:
             yield self.find() if is_there else None
 
     def why_missing(self) -> str:
-        """Return `miss`, and the changes since a module of this kind was made."""
+        """Return "miss", with the inputs that differ from the last such module."""
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
     def keep(self, report: JsonObject, vmfb: bytes) -> str:
-        """Keep a module; return an addition to the reason of the miss if that fails."""
+        """Store a module; return why that failed as a suffix of the reason, or ""."""
         known = {name: report[name] for name in _FACTS if name in report}
         facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)
@@ -101,6 +100,9 @@ class KeptModule:
 
 
 def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> str:
+    """Return the digest of the module and frame, with source locations if they
+    matter.
+    """
     bytecode, frame = crossed
     with unit.module.context:
         module = ir.Module.parse(bytecode)
@@ -110,7 +112,7 @@ def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> 
 
 @cache
 def _toolchain() -> dict[str, str]:
-    """Return digests of IREE's compiler and of the code of aotc around it."""
+    """Return cache key parts of IREE's version and aotc's sources around it."""
     return {
         "IREE": digest(stated_version("iree.compiler")),
         "aotc": digest(
@@ -121,7 +123,7 @@ def _toolchain() -> dict[str, str]:
 
 
 def stated_version(package: str) -> bytes:
-    """The file in which a package of IREE's states its release and revision.
+    """Return the contents of the file that states the version of an IREE package.
 
     Read and not imported: the compiler's brings all of it into this process.
     """

@@ -35,7 +35,7 @@ _RELATIVE = "check the path; a relative one begins at the current folder"
 
 
 class ArrayFile(Mapping[str, Array]):
-    """The arrays of a file by name, each read when it is asked for.
+    """A mapping from names to the arrays of a file, each read on access.
 
     Args:
         readers: what reads each array.
@@ -67,13 +67,13 @@ class ArrayFile(Mapping[str, Array]):
         return len(self._readers)
 
     def copy(self, name: str) -> Array:
-        """Return an array that is no view of the file, which may change."""
+        """Return an array that is writeable: a copy of a view of the file."""
         array = self[name]
         return array if array.flags.writeable else array.copy()
 
 
 def open_arrays(path: Path, content: str = "arrays") -> ArrayFile:
-    """Open a file of named arrays.
+    """Open an `.npz` or `.safetensors` file as a mapping of arrays.
 
     Args:
         path: of an `.npz` or `.safetensors` file.
@@ -102,7 +102,8 @@ def open_arrays(path: Path, content: str = "arrays") -> ArrayFile:
 
 
 def read_npy(source: str | io.BytesIO, where: str) -> Array | ArrayFile:
-    """Return the array of an `.npy` file, or those of an `.npz` file, by its content.
+    """Return the array of an `.npy` file, or the arrays of an `.npz` file, by its
+    content.
 
     Args:
         source: the path, or what was read of a pipe.
@@ -120,6 +121,7 @@ def read_npy(source: str | io.BytesIO, where: str) -> Array | ArrayFile:
 
 
 def _read_npz(path: Path) -> ArrayFile:
+    """Open an `.npz` file; refuse an `.npy` file of that suffix."""
     found = read_npy(str(path), str(path))
     if not isinstance(found, ArrayFile):
         raise InputError(
@@ -132,7 +134,8 @@ def _read_npz(path: Path) -> ArrayFile:
 
 
 def read_safetensors(path: Path) -> ArrayFile:
-    """Open a `.safetensors` file, whose header the package of that name checks.
+    """Open a `.safetensors` file as a mapping of arrays, after its package has checked
+    the header.
 
     Raises:
         InputError: `bad-file`.
@@ -147,12 +150,14 @@ def read_safetensors(path: Path) -> ArrayFile:
             length = int.from_bytes(opened.read(8), "little")
             header = json.loads(opened.read(length))
         data = np.asarray(np.memmap(path, np.uint8, "r"))[8 + length :]
-    readers = {name: _reader(data, header[name]) for name in names}
+    readers = {name: _tensor_reader(data, header[name]) for name in names}
     metadata = header.get("__metadata__", {})
     return ArrayFile(readers, str(path), ".safetensors", metadata)
 
 
-def _reader(data: Array, entry: JsonObject) -> Callable[[], Array]:
+def _tensor_reader(data: Array, entry: JsonObject) -> Callable[[], Array]:
+    """Return a function that returns a tensor as a view of the file."""
+
     def view() -> Array:
         start, end = entry["data_offsets"]
         dtype = dtypes.to_numpy(_SAFETENSORS[entry["dtype"]])
@@ -176,8 +181,8 @@ _WRITERS = {
 
 @contextmanager
 def file_errors(where: str, kind: str) -> Iterator[None]:
-    """Turn errors of reading a file into `bad-file`, and lack of memory into its
-    own.
+    """Turn errors of the `with` block in reading a file into `bad-file` or a system
+    error.
     """
     try:
         yield
@@ -199,7 +204,7 @@ def file_errors(where: str, kind: str) -> Iterator[None]:
 
 
 def hint_for(error: Exception, kind: str) -> str:
-    """Suggest a remedy for a file of arrays that its reader refuses.
+    """Return a hint on what to do about a file of arrays that its reader refuses.
 
     Args:
         error: of the reader.
@@ -223,7 +228,9 @@ def hint_for(error: Exception, kind: str) -> str:
 def _npz(
     loaded: np.lib.npyio.NpzFile, source: str | io.BytesIO, where: str
 ) -> ArrayFile:
-    """Return the arrays of an archive: views of the file, but for compressed ones."""
+    """Return an archive's arrays as a mapping: views of the file, except compressed
+    ones.
+    """
     whole = None
     if isinstance(source, str):
         whole = np.asarray(np.memmap(source, np.uint8, "r"))
@@ -241,7 +248,7 @@ def _npz(
 
 
 def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
-    """An array that is stored in a .npz file; None if it is compressed, or none.
+    """Return an uncompressed array of an .npz file as a view; None for other members.
 
     Raises:
         ValueError: its bytes are not those that were written.
@@ -259,13 +266,14 @@ def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
     count = math.prod(shape)
     if dtype.hasobject or not count:
         return None
-    _check(data, member)
+    _require_checksum(data, member)
     array: Array = data[stream.tell() :].view(dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
 def stored_bytes(whole: Array, member: zipfile.ZipInfo) -> Array:
-    """Return the bytes of a file that a zip archive has not compressed.
+    """Return the bytes of an uncompressed member of a zip archive, as a view; check
+    them.
 
     Args:
         whole: the bytes of the archive, of which they are a view.
@@ -275,11 +283,12 @@ def stored_bytes(whole: Array, member: zipfile.ZipInfo) -> Array:
         ValueError: they are not those that were written.
     """
     data = _bytes_of(whole, member)
-    _check(data, member)
+    _require_checksum(data, member)
     return data
 
 
 def _bytes_of(whole: Array, member: zipfile.ZipInfo) -> Array:
+    """Return the bytes of a zip archive's member as it is stored."""
     # a local header, of which bytes 26 to 30 say how long the name and the rest are
     start = member.header_offset
     lengths = whole[start + 26 : start + 30].view("<u2")
@@ -287,7 +296,8 @@ def _bytes_of(whole: Array, member: zipfile.ZipInfo) -> Array:
     return whole[start : start + member.file_size]
 
 
-def _check(data: Array, member: zipfile.ZipInfo) -> None:
+def _require_checksum(data: Array, member: zipfile.ZipInfo) -> None:
+    """Refuse bytes of a member whose length or checksum is wrong."""
     if len(data) != member.file_size or zlib.crc32(data.data) != member.CRC:
         raise ValueError(f"the checksum of '{member.filename}' is wrong")
 

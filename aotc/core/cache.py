@@ -47,7 +47,7 @@ _SOURCES = ("*.py", "*.json")
 
 @dataclass(frozen=True)
 class CacheRecipe:
-    """The inputs that a cached value depends on.
+    """The cache key of a value: the digests of all inputs that it depends on.
 
     Args:
         kind: of value, such as `module`.
@@ -61,14 +61,14 @@ class CacheRecipe:
 
     @cached_property
     def key(self) -> str:
-        """The SHA-256 of kind and parts."""
+        """The SHA-256 of kind and parts, as text."""
         text = json.dumps([self.kind, dict(self.parts)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class CacheFile:
-    """A file of the cache."""
+    """A file of the cache: its path, recipe, size and time of last use."""
 
     path: Path
     recipe: CacheRecipe
@@ -77,7 +77,7 @@ class CacheFile:
 
 
 class Cache:
-    """A folder of values by recipe.
+    """A folder of values, stored under the digests of their recipes.
 
     Args:
         folder: which is made on first use.
@@ -90,7 +90,7 @@ class Cache:
 
     @classmethod
     def of_user(cls) -> Cache | None:
-        """The user's cache; None if it is off, or there is no home to keep it in.
+        """Return the user's cache; None if it is off, or there is no home folder.
 
         Raises:
             InputError: `bad-option`; `cache-exposed` if others can write to it.
@@ -106,7 +106,9 @@ class Cache:
         return cls(folder, options.get("AOTC_CACHE_SIZE"))
 
     def find(self, recipe: CacheRecipe) -> bytes | None:
-        """The value for a recipe, whose digest is right; None if there is none."""
+        """Return the value stored for a recipe if it is intact, else None; mark it
+        as used.
+        """
         path = self._path(recipe)
         value = _checked_value(path, recipe.key)
         with suppress(OSError):
@@ -119,7 +121,7 @@ class Cache:
         return value
 
     def keep(self, recipe: CacheRecipe, value: bytes) -> str | None:
-        """Keep a value, and make room; return why keeping failed, or None."""
+        """Store a value and evict old ones; return why storing failed, or None."""
         body = json.dumps(asdict(recipe), sort_keys=True).encode() + b"\n" + value
         path = self._path(recipe)
         try:
@@ -136,7 +138,7 @@ class Cache:
     def lock(
         self, recipe: CacheRecipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
-        """Keep everybody else from making the value of a recipe within this block.
+        """Lock a recipe against other processes and threads within the `with` block.
 
         Other processes and threads wait, until this one ends the block or dies. Where
         files cannot be locked or made, they do not: then each makes it for itself.
@@ -160,7 +162,9 @@ class Cache:
             yield path.exists()
 
     def why_missing(self, recipe: CacheRecipe) -> str:
-        """Describe the changes of a recipe since the last one of its label."""
+        """Return, in words, which inputs differ from the last value of the same
+        label.
+        """
         alike = [
             each
             for each in self.entries()
@@ -177,14 +181,15 @@ class Cache:
         return f"changed: {', '.join(changed)}"
 
     def entries(self) -> Iterator[CacheFile]:
-        """Yield all values, passing over files that are none of the cache's."""
+        """Yield all valid files of the cache."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
-            found = _stored_value(path)
+            found = _cache_file(path)
             if found is not None:
                 yield found
 
     def collect(self, limit: int) -> list[CacheFile]:
-        """Remove the values unused for longest, until at most `limit` bytes remain.
+        """Remove the least recently used values until at most `limit` bytes remain;
+        return them.
 
         What killed builds left half-written goes too, a day later.
         """
@@ -203,7 +208,7 @@ class Cache:
         return removed
 
     def remove_damaged(self) -> list[Path]:
-        """Remove damaged values from the cache; return the files removed."""
+        """Remove damaged files from the cache; return their paths."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             if path.is_file() and _checked_value(path, path.stem) is None:
@@ -213,17 +218,19 @@ class Cache:
         return damaged
 
     def _remove_leftovers(self) -> None:
+        """Remove temporary files that are more than a day old."""
         for path in self.folder.glob(f"??/.*{_SUFFIX}.*"):
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _DAY:
                     path.unlink()
 
     def _path(self, recipe: CacheRecipe) -> Path:
+        """Return the path of the value of a recipe."""
         return self.folder / recipe.key[:2] / f"{recipe.key}{_SUFFIX}"
 
 
 def digest(*parts: bytes | str) -> str:
-    """The SHA-256 of texts and bytes, each of which counts with its length."""
+    """Return the SHA-256 of texts and bytes, each preceded by its length."""
     found = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -241,7 +248,7 @@ def sources_digest(folder: Path) -> str:
 
 
 def arrays_digest(named: Mapping[str, ArrayLike]) -> str:
-    """Return the SHA-256 of named arrays in order: types, shapes and elements.
+    """Return the SHA-256 of named arrays in order: dtypes, shapes and elements.
 
     What is still to be computed (`__array__`) is so when its turn comes. Each array has
     a digest of its own, of which that of all is made, so that threads hash large ones.
@@ -271,10 +278,12 @@ def arrays_digest(named: Mapping[str, ArrayLike]) -> str:
 
 
 def _sha256(data: memoryview) -> bytes:
+    """Return the SHA-256 of bytes."""
     return hashlib.sha256(data).digest()
 
 
 def _user_caches() -> Path:
+    """Return the user's folder for caches."""
     named = os.environ.get("XDG_CACHE_HOME")
     return (
         Path(named) if named and Path(named).is_absolute() else Path.home() / ".cache"
@@ -282,7 +291,7 @@ def _user_caches() -> Path:
 
 
 def _require_own(folder: Path) -> None:
-    """Refuse a folder that others may put code into."""
+    """Refuse a folder that other users can write to."""
     try:
         status = folder.stat()
     except OSError:
@@ -304,7 +313,7 @@ def _require_own(folder: Path) -> None:
 
 
 def _checked_value(path: Path, key: str) -> bytes | None:
-    """Return the value in a file, if file and key are intact."""
+    """Return the value in a cache file; None if the file or its key is wrong."""
     try:
         data = path.read_bytes() if _is_regular(path) else b""
     except OSError:
@@ -318,11 +327,14 @@ def _checked_value(path: Path, key: str) -> bytes | None:
 
 
 def _is_regular(path: Path) -> bool:
-    """Return whether a path is a file: reading a pipe or a device may not end."""
+    """Return whether a path is a regular file: reading a pipe or a device may not
+    end.
+    """
     return stat.S_ISREG(path.lstat().st_mode)
 
 
-def _stored_value(path: Path) -> CacheFile | None:
+def _cache_file(path: Path) -> CacheFile | None:
+    """Return the facts on a cache file; None if it is none."""
     try:
         status = path.stat()
         if not _is_regular(path):
@@ -337,7 +349,9 @@ def _stored_value(path: Path) -> CacheFile | None:
 
 
 def _recipe(header: bytes) -> CacheRecipe | None:
-    """The recipe that the first line of a file states; None if it states none."""
+    """Return the recipe that the first line of a cache file states; None if it
+    states none.
+    """
     try:
         document: Any = json.loads(header)
         parts = document["parts"]

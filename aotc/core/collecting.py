@@ -17,7 +17,7 @@ _active: list[tuple[int, int, int]] = []  # what was set before, for each block
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Let Python look for cycles of garbage rarely within this block."""
+    """Raise the garbage collector's threshold within the `with` block."""
     with _lock:
         _active.append(gc.get_threshold())
         youngest, *older = _active[0]

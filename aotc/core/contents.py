@@ -36,15 +36,15 @@ CONTAINERS = frozenset(
 
 
 class UnknownValue(Exception):
-    """A value has no digest."""
+    """Raised for a value that has no digest."""
 
 
 class ContainerTooLarge(UnknownValue):
-    """A value has too many parts to be compared."""
+    """Raised for a value with too many elements to be compared."""
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value is immutable and determined by its text."""
+    """Return whether a value is immutable and determined by its `repr`."""
     return type(value) in PLAIN
 
 
@@ -65,7 +65,7 @@ def parts_of(value: Any) -> list[object] | None:
 
 
 class ContentDigest:
-    """A SHA-256 over values, which are taken in one after the other.
+    """A SHA-256 of values with all that they contain, added one after the other.
 
     What is met again, other than plain values and tuples, is noted as that: whether two
     parts are one object counts, and a value may contain itself. A subclass has `other`.
@@ -85,22 +85,22 @@ class ContentDigest:
         self._count = self._bytes = 0
 
     def digest(self) -> bytes:
-        """The digest of all values so far."""
-        return self._taken().digest()
+        """Return the digest of all values so far."""
+        return self._flushed_hash().digest()
 
     def note(self, *facts: object) -> None:
-        """Take in the texts of facts."""
+        """Add the `repr` of facts to the digest."""
         self._texts.append(repr(facts))
 
-    def _taken(self) -> hashlib._Hash:
-        """The hash of all so far."""
+    def _flushed_hash(self) -> hashlib._Hash:
+        """Return the hash, with all texts so far added to it."""
         data = "\0".join(self._texts).encode(errors="backslashreplace")
         self._texts.clear()
         self._hash.update(b"%d %b" % (len(data), data))
         return self._hash
 
     def value(self, value: object) -> None:
-        """Take in a value with all of its parts.
+        """Add a value with all that it contains to the digest.
 
         Raises:
             UnknownValue: something in it has no digest.
@@ -131,7 +131,7 @@ class ContentDigest:
                 self.other(value)
 
     def container(self, value: object) -> None:
-        """Take in a container, one of `CONTAINERS` or of a subclass."""
+        """Add a container of `CONTAINERS`, or of a subclass, to the digest."""
         parts = parts_of(value) or []
         self.note(type(value).__name__, len(parts))
         if issubclass(type(value), _SETS):
@@ -141,8 +141,8 @@ class ContentDigest:
                 self.value(each)
 
     def unordered(self, parts: Sequence[object]) -> None:
-        """Take in the elements of a set, in whatever order."""
-        whole, numbers, found = self._taken(), self._numbers, list[bytes]()
+        """Add the elements of a set to the digest, whatever their order."""
+        whole, numbers, found = self._flushed_hash(), self._numbers, list[bytes]()
         for each in parts:
             self._hash, self._numbers = hashlib.sha256(), {**numbers}
             self.value(each)
@@ -151,7 +151,7 @@ class ContentDigest:
         self._hash.update(b"".join(sorted(found)))
 
     def array(self, value: Any) -> None:
-        """Take in an array, or a number of NumPy."""
+        """Add an array or scalar of NumPy to the digest."""
         if value.dtype.hasobject:
             self.other(value)
             return
@@ -161,10 +161,10 @@ class ContentDigest:
         dtype = value.dtype
         kind = dtype if dtype.kind == "V" else dtype.str  # which is quick, if it tells
         self.note(type(value).__name__, kind, value.shape)
-        self._taken().update(value.tobytes())
+        self._flushed_hash().update(value.tobytes())
 
     def other(self, value: object) -> None:
-        """Take in a value of any other type.
+        """Add a value of any other type to the digest.
 
         Raises:
             UnknownValue: it has no digest.
@@ -178,7 +178,7 @@ _LARGEST = 1024  # parts of containers, and elements of arrays, that are compare
 
 
 def content_key(value: object) -> Hashable:
-    """A key that differs where code for one value may not be code for another.
+    """Return a hashable key of a value; code for one value suits those of equal keys.
 
     Of plain values, containers, functions and small arrays it is what they are; other
     objects are equal to themselves alone, whatever happens in them.
@@ -194,13 +194,15 @@ def content_key(value: object) -> Hashable:
 
 
 def is_small_array(value: Any) -> bool:
-    """Return whether `content_key` compares a value as an array, by its elements."""
+    """Return whether `content_key` compares an array by its elements, being small."""
     if not issubclass(type(value), (np.ndarray, np.generic)):
         return False
     return bool(value.size <= _LARGEST and not value.dtype.hasobject)
 
 
 class _KeyDigest(ContentDigest):
+    """The digest of `content_key`: large arrays and other objects count by identity."""
+
     most = _LARGEST
 
     def __init__(self) -> None:
@@ -208,16 +210,19 @@ class _KeyDigest(ContentDigest):
         self.alive = list[Any]()  # types and code, whose identities are in the digest
 
     def _identity(self, value: object) -> None:
+        """Add an object's identity to the digest, and keep the object alive."""
         self.alive.append(value)
         self.note(id(value))
 
     def array(self, value: Any) -> None:
+        """Add a small array by its elements, a large one by its identity."""
         if is_small_array(value):
             super().array(value)
         else:
             self.note("object", id(value))
 
     def other(self, value: Any) -> None:
+        """Add a function or container by its contents, other objects by identity."""
         kind = type(value)
         if kind is types.FunctionType:
             self._function(value)
@@ -230,9 +235,7 @@ class _KeyDigest(ContentDigest):
             self.note("object", id(value))
 
     def _function(self, function: types.FunctionType) -> None:
-        """Take in a function by its contents, as each call of the one around makes it
-        anew.
-        """
+        """Add a function by its code, defaults, attributes and closure."""
         self.note("function", id(function.__globals__))
         self._identity(function.__code__)
         for each in (function.__defaults__, function.__kwdefaults__, vars(function)):

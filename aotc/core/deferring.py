@@ -45,6 +45,7 @@ def lazy_attributes(
 
 
 def _unknown(package: str, name: str) -> str:
+    """Return the message for a name that a package lacks, with a suggestion."""
     from aotc.tracing.spellings import name_advice  # which knows all packages
 
     instead = name_advice(name, package)

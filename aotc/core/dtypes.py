@@ -49,7 +49,7 @@ NUMBERS = INTEGERS + FLOATS
 
 
 def to_numpy(dtype: str) -> np.dtype:
-    """The NumPy dtype of `dtype`; `bf16` needs the `ml_dtypes` package.
+    """Return the NumPy dtype of an aotc dtype; `bf16` needs the `ml_dtypes` package.
 
     Raises:
         SetupError: `bf16` is asked for and `ml_dtypes` is not installed.
@@ -69,7 +69,8 @@ def to_numpy(dtype: str) -> np.dtype:
 
 
 def restore(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An array of a file in the dtype that it was written in.
+    """Return an array read from a file with the dtype it was written in, which bf16
+    loses.
 
     NumPy files keep the bytes of a bf16 array but forget its type.
     """
@@ -79,7 +80,8 @@ def restore(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def canonical_dtype(dtype: DTypeLike) -> str:
-    """The aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or `float`.
+    """Return the aotc name of a dtype given as `"f32"`, `"float32"`, `np.float32` or
+    `float`.
 
     Python's own `float`, `int` and `bool` mean `f32`, `i32` and `bool`: the widths that
     every target computes with. As text they are refused, as are NumPy's short names:
@@ -105,7 +107,7 @@ def canonical_dtype(dtype: DTypeLike) -> str:
 
 
 def _numpy_spelling(dtype: DTypeLike) -> str:
-    """Return NumPy's name of a dtype; for anything else, the most telling text."""
+    """Return NumPy's name of a dtype; for other values, a text for messages."""
     if isinstance(dtype, str):
         return dtype
     if dtype is None:  # which NumPy takes for float64
@@ -117,6 +119,7 @@ def _numpy_spelling(dtype: DTypeLike) -> str:
 
 
 def _hint(name: str) -> str:
+    """Return a hint on a name that is no dtype of aotc."""
     known = f"use one of {', '.join(NAMES)}"
     try:
         meant = _FROM_NUMPY[_spelling(np.dtype(name))]
@@ -127,11 +130,12 @@ def _hint(name: str) -> str:
 
 @cache  # NumPy puts the name together each time, and every op asks for it
 def _spelling(dtype: np.dtype) -> str:
+    """Return a NumPy dtype's name; cached."""
     return str(dtype.name)
 
 
 def numpy_name(dtype: str) -> str:
-    """The name that NumPy arrays and aotc's both take in `astype`: `float32`."""
+    """Return NumPy's name of an aotc dtype, such as `float32` for `f32`."""
     return _NUMPY_NAMES[dtype]
 
 
@@ -143,5 +147,5 @@ def is_float(dtype: str) -> bool:
 
 
 def bits(dtype: str) -> int:
-    """The width of one element in bits (`bool` is stored as 8)."""
+    """Return the width of an element in bits; 8 for `bool`."""
     return 8 if dtype == "bool" else int(dtype.lstrip("bfiu"))

@@ -19,7 +19,7 @@ _NAME = "aotc"
 
 
 def has_triton() -> bool:
-    """Return whether kernels of GPUs can be compiled here."""
+    """Return whether Triton, which compiles kernels for GPUs, is installed."""
     return find_spec("triton") is not None
 
 
@@ -31,7 +31,7 @@ def triton_version() -> str:
 
 
 def install_command(extra: str = "") -> str:
-    """The command that installs aotc where this one comes from, with an extra.
+    """Return the pip command that installs aotc from the same origin, with an extra.
 
     Args:
         extra: of `pyproject.toml`; with none, what aotc itself needs.

@@ -14,14 +14,14 @@ JsonObject: TypeAlias = Mapping[str, Any]
 
 
 def python_numbers(array: np.ndarray) -> Any:
-    """The elements as Python's own numbers, in nested lists."""
+    """Return an array's elements as Python numbers, in nested lists."""
     # `tolist` of bf16 gives objects that JSON does not know.
     own = array if array.dtype.kind in "biuf" else array.astype(np.float64)
     return own.tolist()
 
 
 def json_value(value: object) -> object:
-    """`value` for JSON, which has no NaN and no infinity: those become strings."""
+    """Return a value with NaN and infinities, which JSON lacks, as strings."""
     if isinstance(value, list):
         return [json_value(item) for item in value]
     if isinstance(value, Mapping):

@@ -27,7 +27,7 @@ _POLLS = (0.01, 0.2)  # seconds between looks: the first, and the longest
 def file_lock(
     path: Path, work: str, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[None]:
-    """Hold the lock of a path against other processes and threads within this block.
+    """Hold a path's lock against other processes and threads within the `with` block.
 
     Args:
         path: of the file, in a folder that is there; it is gone afterwards.
@@ -43,7 +43,7 @@ def file_lock(
 
 
 def _acquire(path: Path, work: str, is_stopped: Callable[[], bool]) -> int | None:
-    """The locked file; None where there can be none, or it took too long."""
+    """Lock a file, waiting if need be; return its descriptor, or None if that fails."""
     begun, pause, is_told = time.monotonic(), _POLLS[0], False
     while fcntl is not None:
         try:
@@ -76,7 +76,9 @@ def _acquire(path: Path, work: str, is_stopped: Callable[[], bool]) -> int | Non
 
 
 def _release(path: Path, held: int) -> None:
-    """Release a lock; the file goes first, so that nobody locks a removed one."""
+    """Remove and unlock a lock file, in this order, so that nobody locks a removed
+    one.
+    """
     with suppress(OSError):
         if _is_at(path, held):
             path.unlink()
@@ -86,7 +88,7 @@ def _release(path: Path, held: int) -> None:
 
 
 def _is_at(path: Path, held: int) -> bool:
-    """Return whether an open file is the one at a path."""
+    """Return whether an open descriptor is of the file at a path."""
     try:
         return os.path.samestat(os.fstat(held), path.stat())
     except FileNotFoundError:
@@ -94,6 +96,7 @@ def _is_at(path: Path, held: int) -> bool:
 
 
 def _holder(held: int) -> str:
+    """Return the process that holds a lock, in words."""
     with suppress(OSError):
         number = os.pread(held, 20, 0).decode(errors="replace")
         if number.isdigit():

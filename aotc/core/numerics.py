@@ -11,5 +11,5 @@ MIXED = {"mixed:bf16": "bf16", "mixed:f16": "f16"}
 
 
 def allows(level: str, needed: str) -> bool:
-    """Return whether an optimization that needs one level is allowed at another."""
+    """Return whether the level `level` allows an optimization that needs `needed`."""
     return LEVELS.index(needed) <= LEVELS.index(level)

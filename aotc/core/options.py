@@ -28,7 +28,7 @@ MAX_THREADS = 256
 
 @dataclass(frozen=True)
 class Option:
-    """A setting: how its text is read, its default, and its help.
+    """An environment variable: its parser, its default and its help.
 
     Args:
         is_secret: its text may be a secret: it is shown to nobody, and the processes
@@ -43,6 +43,7 @@ class Option:
 
 
 def _flag(text: str) -> bool:
+    """Parse a boolean: 1, true, 0, false or an empty text."""
     values = {"1": True, "true": True, "0": False, "false": False, "": False}
     return values[text.lower()]
 
@@ -54,7 +55,7 @@ _UNITS = {
 
 
 def bytes_of(text: str) -> int:
-    """A number of bytes, such as `512MB`, `1.5GiB` or `4096`.
+    """Parse a number of bytes, such as `512MB`, `1.5GiB` or `4096`.
 
     Raises:
         ValueError: it is none.
@@ -68,12 +69,14 @@ def bytes_of(text: str) -> int:
 
 
 def _count(text: str) -> int:
+    """Parse a positive integer."""
     if not re.fullmatch("0*[1-9][0-9]{0,8}", text.strip()):
         raise ValueError
     return int(text)
 
 
 def _thread_count(text: str) -> int:
+    """Parse a number of threads."""
     count = _count(text)
     if count > MAX_THREADS:
         raise ValueError
@@ -81,18 +84,22 @@ def _thread_count(text: str) -> int:
 
 
 def _weights(text: str) -> str:
+    """Parse a mode of WEIGHTS_MODES."""
     return {mode: mode for mode in WEIGHTS_MODES}[text]
 
 
 def _self_check(text: str) -> str:
+    """Parse a mode of SELF_CHECK_MODES."""
     return {mode: mode for mode in SELF_CHECK_MODES}[text]
 
 
 def _check(text: str) -> str:
+    """Parse a mode of CHECK_MODES."""
     return {mode: mode for mode in CHECK_MODES}[text]
 
 
 def _paths_by_arch(text: str) -> dict[str, str]:
+    """Parse `ARCH=PATH,…` into paths by architecture."""
     pairs = [each.partition("=") for each in text.split(",") if each.strip()]
     if not all(arch.strip() and path.strip() for arch, _, path in pairs):
         raise ValueError
@@ -166,7 +173,7 @@ OPTIONS = {option.name: option for option in _TABLE}
 
 
 def get(name: str) -> Any:
-    """The value of knob `name`: from the environment, else its default.
+    """Return the parsed value of an environment variable, or its default.
 
     Raises:
         InputError: the environment holds a value that cannot be read.
@@ -199,7 +206,9 @@ _holding = False
 
 
 def take_secret(name: str) -> str | None:
-    """The value of a variable that holds a secret, which no process inherits then."""
+    """Return a secret variable's value, and hide it from child processes from then
+    on.
+    """
     _secret_names.add(name)
     if _holding and name in os.environ:
         _held[name] = os.environ.pop(name)
@@ -208,7 +217,7 @@ def take_secret(name: str) -> str | None:
 
 @contextmanager
 def hold_secrets() -> Iterator[None]:
-    """Hide secrets from `os.environ`, which a model's code can read, within this
+    """Hide secrets from `os.environ`, which model code can read, within the `with`
     block.
     """
     global _holding
@@ -225,12 +234,12 @@ def hold_secrets() -> Iterator[None]:
 
 
 def child_environment() -> dict[str, str]:
-    """The environment for a process that aotc starts: without secrets."""
+    """Return the environment for child processes: without secrets."""
     return {k: value for k, value in os.environ.items() if k not in _secret_names}
 
 
 def require_readable() -> None:
-    """Refuse settings of the environment that cannot be read, whoever reads them.
+    """Refuse environment variables of aotc whose values cannot be parsed.
 
     Raises:
         InputError: `bad-option`.
@@ -241,7 +250,7 @@ def require_readable() -> None:
 
 @contextmanager
 def override(name: str, value: str | None) -> Iterator[None]:
-    """Set knob `name` for the duration of a `with` block (for tests)."""
+    """Set an environment variable within the `with` block (for tests)."""
     before = os.environ.get(OPTIONS[name].name)
     _assign(name, value)
     try:
@@ -251,6 +260,7 @@ def override(name: str, value: str | None) -> Iterator[None]:
 
 
 def _assign(name: str, value: str | None) -> None:
+    """Set or remove an environment variable."""
     _held.pop(name, None)
     if value is None:
         os.environ.pop(name, None)

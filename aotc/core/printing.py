@@ -20,7 +20,7 @@ _is_silent: ContextVar[bool] = ContextVar("aotc_is_silent", default=False)
 
 
 class _Value:
-    """An array in a format string; a format such as `.3f` is that of its elements."""
+    """An array in a format string: a format such as `.3f` applies to its elements."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
@@ -35,7 +35,7 @@ class _Value:
 
 
 def render(text: str, array: np.ndarray) -> str:
-    """`text` with `array` in the place of its `{}`.
+    """Return a format string with an array in the place of its `{}`.
 
     Raises:
         ValueError: the format in the braces does not fit the dtype.
@@ -44,7 +44,7 @@ def render(text: str, array: np.ndarray) -> str:
 
 
 def show(text: str, array: np.ndarray) -> None:
-    """Write `text` with `array` in it to standard error, unless it is silenced."""
+    """Write a format string with an array in it to standard error, unless silenced."""
     if _is_silent.get():
         return
     sys.stderr.write(render(text, array))
@@ -53,7 +53,7 @@ def show(text: str, array: np.ndarray) -> None:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Stop `show` from writing within this block, in this thread."""
+    """Suppress `show` within the `with` block, in this thread."""
     token = _is_silent.set(True)
     try:
         yield
@@ -62,14 +62,12 @@ def silence() -> Iterator[None]:
 
 
 def key(text: str, dtype: str) -> str:
-    """Return IREE's key of a print, with a dtype as it does not distinguish unsigned
-    ones.
-    """
+    """Return the key that IREE knows a print by: its text, with aotc's dtype."""
     return f"{text}({dtype})"
 
 
 def parse_key(text: str) -> tuple[str, str]:
-    """Return text and dtype: the inverse of `key`."""
+    """Return the text and the dtype in a key: the inverse of `key`."""
     text, _, dtype = text.rpartition("(")
     return text, dtype.removesuffix(")")
 
@@ -80,12 +78,14 @@ _ASSERTION = re.compile(
 
 
 def assertion(message: str, where: str | None) -> str:
-    """The text of an assertion in compiled code."""
+    """Return the text of a failed assertion in compiled code: message and source
+    line.
+    """
     return f"assertion failed: {message} <at {where or ''}>"
 
 
 def failed_assertion(text: str) -> InputError | None:
-    """Return the error behind IREE's message, if it is a failed assertion."""
+    """Return the InputError for IREE's message of a failed assertion, or None."""
     found = _ASSERTION.search(text)
     if found is None:
         return None

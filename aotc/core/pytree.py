@@ -25,27 +25,29 @@ PyTree: TypeAlias = object
 
 
 class OrderedTree(dict[str, Any]):
-    """A dict whose leaves come in the order of its keys: that of a file, say."""
+    """A dict whose leaves are visited in the order of its keys, not sorted."""
 
 
 class PytreeNode(ABC):
-    """An object with named parts, which trees take apart as they do a named tuple."""
+    """Base class of objects with named parts, which are nodes of pytrees."""
 
     @abstractmethod
     def parts(self) -> tuple[dict[str, PyTree], Callable[..., PyTree]]:
-        """Return the parts by name, and a function that builds such an object of
+        """Return the parts by name, and a function that rebuilds the object from
         others.
 
         Of two objects that differ in nothing but their parts, the second is equal.
         """
 
     def check(self) -> None:  # noqa: B027 - most have nothing to check
-        """Refuse arrays that do not fit each other, when a tree of them is stored."""
+        """Refuse arrays that do not fit each other; called when a tree of them is
+        stored.
+        """
 
 
 @dataclass(frozen=True)
 class Structure:
-    """The shape of a tree.
+    """The structure of a pytree: its containers and keys, without the leaves.
 
     Args:
         kind: leaf, none, dict, list, tuple or namedtuple, as which a `PytreeNode`
@@ -63,21 +65,24 @@ class Structure:
 
     @classmethod
     def of_dict(cls, keys: tuple[str, ...], children: tuple[Structure, ...]) -> Self:
-        """The structure that `flatten` gives a dict with its keys in this order."""
+        """Return the structure of a dict with its keys in this order."""
         is_sorted = list(keys) == sorted(keys)
         return cls("dict", keys, children, None if is_sorted else OrderedTree)
 
     @property
     def leaf_count(self) -> int:
-        """The number of leaves of a tree of this structure."""
+        """The number of leaves."""
         return 1 if self.kind == "leaf" else sum(c.leaf_count for c in self.children)
 
     def unflatten(self, leaves: Sequence[object]) -> Any:
-        """The tree of this structure with these leaves, in the order of `flatten`."""
+        """Return a tree of this structure with these leaves, in the order of
+        `flatten`.
+        """
         iterator = iter(leaves)
         return self._build(iterator)
 
     def _build(self, leaves: Iterator[object]) -> object:
+        """Build a tree from an iterator of leaves."""
         if self.kind == "leaf":
             return next(leaves)
         if self.kind == "none":
@@ -90,7 +95,9 @@ class Structure:
         return parts if self.kind == "list" else tuple(parts)
 
     def to_json(self, first: int = 0) -> int | JsonObject | None:
-        """The tree as manifests spell it, with leaf numbers from `first`."""
+        """Return the structure in the manifest's form, with leaves numbered from
+        `first`.
+        """
         if self.kind == "leaf":
             return first
         if self.kind == "none":
@@ -118,7 +125,7 @@ _LEAF = Structure("leaf")
 
 
 def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
-    """The leaves of `tree` and its structure.
+    """Return the leaves of a tree, dicts by sorted keys, and its structure.
 
     Raises:
         InputError: a dict has a key that is not a string.
@@ -128,6 +135,7 @@ def flatten(tree: PyTree) -> tuple[list[Any], Structure]:
 
 
 def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
+    """Append the leaves of a tree to `leaves`; return its structure."""
     if tree is None:
         return Structure("none")
     if isinstance(tree, dict):
@@ -146,6 +154,7 @@ def _flatten(tree: PyTree, leaves: list[object]) -> Structure:
 
 
 def _flatten_dict(tree: dict[str, PyTree], leaves: list[object]) -> Structure:
+    """Append the leaves of a dict to `leaves`; return its structure."""
     for key in tree:
         if not isinstance(key, str):
             raise InputError(
@@ -156,7 +165,7 @@ def _flatten_dict(tree: dict[str, PyTree], leaves: list[object]) -> Structure:
 
 
 def nodes_in(tree: PyTree) -> Iterator[PytreeNode]:
-    """Yield the nodes of a tree, those in the parts of others after these."""
+    """Yield the PytreeNodes in a tree, outer ones first."""
     if isinstance(tree, PytreeNode):
         yield tree
         tree = tree.parts()[0]
@@ -166,7 +175,7 @@ def nodes_in(tree: PyTree) -> Iterator[PytreeNode]:
 
 
 def flatten_in_order(tree: PyTree) -> tuple[list[Any], Structure]:
-    """The leaves of `tree` and its structure, which dicts enter in their own order.
+    """Return the leaves of a tree, dicts in insertion order, and its structure.
 
     Only dicts, lists and tuples themselves are taken apart, and named tuples: objects
     of other classes that inherit from these are leaves. So are dicts of which a key is
@@ -179,6 +188,7 @@ def flatten_in_order(tree: PyTree) -> tuple[list[Any], Structure]:
 def _flatten_in_order(
     tree: Any, leaves: list[object], above: frozenset[int]
 ) -> Structure:
+    """Append leaves in insertion order to `leaves`; return the tree's structure."""
     if tree is None:
         return Structure("none")
     inside = above | {id(tree)}
@@ -203,7 +213,8 @@ def _flatten_in_order(
 
 
 def leaf_names(structure: Structure, prefix: str = "") -> list[str]:
-    """A dotted path per leaf, such as `params.conv.kernel` or `layers.0.bias`.
+    """Return the dotted path of each leaf, such as `params.conv.kernel` or
+    `layers.0.bias`.
 
     Raises:
         InputError: two leaves have one path, because of dots in dict keys.
@@ -216,6 +227,7 @@ def leaf_names(structure: Structure, prefix: str = "") -> list[str]:
 
 
 def _leaf_names(structure: Structure, prefix: str) -> list[str]:
+    """Return the dotted path of each leaf, below a prefix."""
     if structure.kind == "leaf":
         return [prefix]
     names = []
@@ -226,7 +238,8 @@ def _leaf_names(structure: Structure, prefix: str) -> list[str]:
 
 
 def tree_map(function: Callable[..., object], tree: PyTree, *others: object) -> Any:
-    """`function` on the leaves of trees of one structure; a tree of the results.
+    """Apply a function to the leaves of trees of one structure; return the tree of
+    results.
 
     Raises:
         InputError: the trees differ in structure.
@@ -245,7 +258,7 @@ def tree_map(function: Callable[..., object], tree: PyTree, *others: object) -> 
 
 
 def subtrees(tree: PyTree, prefix: Structure) -> list[Any]:
-    """The branches of `tree` at the leaves of a structure that it starts with.
+    """Return the subtrees at the leaves of a prefix structure, in order.
 
     ``prefix.unflatten(subtrees(tree, prefix)) == tree``
 
@@ -264,7 +277,7 @@ def subtrees(tree: PyTree, prefix: Structure) -> list[Any]:
 
 
 def _branches(structure: Structure, prefix: Structure) -> list[Structure] | None:
-    """Return the subtrees at the leaves of `prefix`; None if it is no prefix."""
+    """Return the substructures at the leaves of `prefix`; None if it is no prefix."""
     if prefix.kind == "leaf":
         return [structure]
     if replace(structure, children=()) != replace(prefix, children=()):

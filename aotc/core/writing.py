@@ -19,7 +19,8 @@ _RENAME_EXCHANGE = 2
 
 @contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """A path beside `target` to write a file at, which replaces `target` at the end.
+    """Yield a temporary path; rename the file written there to `target` after the
+    block.
 
     The file is flushed to the disk before it gets its name. If the block or anything
     after it fails, `target` is what it was and nothing is left behind. Links stay, and
@@ -57,6 +58,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def _copy_afterwards(target: Path) -> Iterator[Path]:
+    """Yield a temporary path; copy the file written there into a pipe or device."""
     with tempfile.TemporaryDirectory(prefix="aotc-") as folder:
         aside = Path(folder) / target.name
         yield aside
@@ -68,7 +70,7 @@ def _copy_afterwards(target: Path) -> Iterator[Path]:
 
 
 def write_text(target: Path, text: str) -> None:
-    """Write a text in UTF-8 that is there complete or not at all.
+    """Write a text in UTF-8 to a file atomically.
 
     Raises:
         SetupError: `cannot-write`.
@@ -78,7 +80,7 @@ def write_text(target: Path, text: str) -> None:
 
 
 def make_folder(path: Path, mode: int = 0o777) -> Path:
-    """Make a folder, and those around it, unless it is there; returns it.
+    """Create a folder and its parents unless it exists; return it.
 
     Raises:
         SetupError: `cannot-write`.
@@ -91,7 +93,7 @@ def make_folder(path: Path, mode: int = 0o777) -> Path:
 
 
 def write_error(folder: Path) -> OSError | None:
-    """Return the error of making a file in a folder; None if it works."""
+    """Return the error of creating a file in a folder; None if that works."""
     try:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
@@ -100,7 +102,7 @@ def write_error(folder: Path) -> OSError | None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two files or folders in one step; return False if none can.
+    """Swap two files or folders atomically; return False if the system cannot.
 
     By Linux's renameat2 with RENAME_EXCHANGE, which Python does not offer.
 
@@ -123,11 +125,12 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def flush_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
+    """Flush a directory's entries to the disk."""
     _flush(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _flush(path: Path, flags: int) -> None:
+    """Flush a file or directory to the disk."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)

@@ -22,11 +22,12 @@ from aotc.counting.samples import Distribution, Metric, Sample
 
 
 def of_metrics(metrics: Iterable[Metric]) -> dict[str, object]:
-    """Return the metrics as a document."""
+    """Return metrics as a JSON document."""
     return {"schema": "aotc.counters/1", "metrics": list(_metrics(metrics))}
 
 
 def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, object]]:
+    """Yield each metric as a JSON object."""
     for family, samples in metrics:
         yield {
             "name": PREFIX + family.name,
@@ -41,6 +42,7 @@ def _metrics(metrics: Iterable[Metric]) -> Iterator[dict[str, object]]:
 
 
 def _value(sample: Sample, bounds: tuple[float, ...]) -> dict[str, object]:
+    """Return a sample's value as JSON; a distribution with cumulative buckets."""
     value = sample.value
     if not isinstance(value, Distribution):
         return {"value": value}

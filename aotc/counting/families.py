@@ -21,7 +21,7 @@ _ENTRY = ("model", "version", "target", "entry")
 
 
 class MetricFamily(NamedTuple):
-    """A family of figures, with a series for each set of labels.
+    """A row of the table of metrics: name, kind, labels, help, unit and buckets.
 
     Args:
         name: without prefix and suffix.

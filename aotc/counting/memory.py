@@ -9,7 +9,7 @@ from aotc.counting.samples import Sample
 
 
 def memory() -> dict[str, int | None]:
-    """Return the bytes of memory that this process has now, and at most had (on Linux).
+    """Return this process's current and peak resident bytes (on Linux).
 
     Read from /proc and not from getrusage, whose peak is at least that of the process
     that started this one.
@@ -26,7 +26,7 @@ def memory() -> dict[str, int | None]:
 
 
 def peak_memory() -> Iterator[Sample]:
-    """Yield a sample of the peak memory, where the system tells it."""
+    """Yield a metric sample of the peak memory, where the system reports it."""
     peak = memory()["peak"]
     if peak is not None:
         yield Sample("process_peak_memory_bytes", {}, peak)

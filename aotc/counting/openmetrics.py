@@ -21,12 +21,13 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def of_metrics(metrics: Iterable[Metric]) -> str:
-    """The text, which ends with `# EOF` and a line feed."""
+    """Return metrics as text in the OpenMetrics format."""
     lines = [line for metric in metrics for line in _lines(metric)]
     return "\n".join([*lines, "# EOF", ""])
 
 
 def _lines(metric: Metric) -> Iterator[str]:
+    """Yield the lines of one metric."""
     family = metric.family
     name = PREFIX + family.name
     yield f"# TYPE {name} {family.kind}"
@@ -38,6 +39,7 @@ def _lines(metric: Metric) -> Iterator[str]:
 
 
 def _sample_lines(name: str, family: MetricFamily, sample: Sample) -> Iterator[str]:
+    """Yield the lines of one sample."""
     value = sample.value
     if not isinstance(value, Distribution):
         suffix = "_total" if family.kind == "counter" else ""
@@ -51,9 +53,11 @@ def _sample_lines(name: str, family: MetricFamily, sample: Sample) -> Iterator[s
 
 
 def _braces(labels: Mapping[str, str]) -> str:
+    """Return labels in the form `{name="value",…}`."""
     parts = [f'{name}="{_escaped(text)}"' for name, text in labels.items() if text]
     return f"{{{','.join(parts)}}}" if parts else ""
 
 
 def _escaped(text: str) -> str:
+    """Return a text with backslashes, line breaks and quotes escaped."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

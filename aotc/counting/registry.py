@@ -29,14 +29,14 @@ _Cell = TypeVar("_Cell", "Counter", "Histogram")
 
 
 class Counter:
-    """A number that never falls. Any thread may add to it."""
+    """A monotonic counter metric; thread-safe."""
 
     def __init__(self, family: MetricFamily) -> None:
         self._lock = threading.Lock()
         self.value: float = 0
 
     def add(self, amount: float = 1) -> None:
-        """Add an amount to the counter.
+        """Increase the counter by an amount.
 
         Raises:
             ValueError: the amount is negative.
@@ -48,7 +48,7 @@ class Counter:
 
 
 class Histogram:
-    """Counts of values by bucket. Any thread may add one. Any thread may add one."""
+    """A histogram metric: counts of observed values by bucket; thread-safe."""
 
     def __init__(self, family: MetricFamily) -> None:
         self._lock = threading.Lock()
@@ -58,19 +58,19 @@ class Histogram:
 
     @property
     def value(self) -> Distribution:
-        """The current distribution."""
+        """The current counts and sum."""
         with self._lock:
             return Distribution(tuple(self._counts), self._total)
 
     def observe(self, value: float) -> None:
-        """Add a value, in the unit of the family."""
+        """Add an observed value, in the unit of the family."""
         with self._lock:
             self._counts[bisect_left(self._bounds, value)] += 1
             self._total += value
 
 
 class Registry:
-    """The figures of a process, by the names of `aotc.counting.families`."""
+    """The metrics of a process, by the names of `aotc.counting.families`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -85,7 +85,7 @@ class Registry:
         return "<Registry: see to_openmetrics()>"
 
     def counter(self, name: str, labels: Labels | None = None) -> Counter:
-        """The counter of this name and these labels, which is made on first use.
+        """Return the counter of a name and labels; create it on first use.
 
         Args:
             name: of a family of counters, such as `cache_hits`.
@@ -97,7 +97,7 @@ class Registry:
         return self._cell(Counter, "counter", name, labels or {})
 
     def histogram(self, name: str, labels: Labels | None = None) -> Histogram:
-        """The histogram of this name and these labels, which is made on first use.
+        """Return the histogram of a name and labels; create it on first use.
 
         Args:
             name: of a family of histograms, such as `compile_duration_seconds`.
@@ -109,17 +109,17 @@ class Registry:
         return self._cell(Histogram, "histogram", name, labels or {})
 
     def attach(self, source: Source) -> None:
-        """Ask `source` for its figures whenever figures are read, in any thread."""
+        """Register a function that is called for samples whenever metrics are read."""
         with self._lock:
             self._fold_ended()
             self._sources.append(source)
 
     def detach(self, source: Source) -> None:
-        """Keep the figures of `source` for ever, but ask it no more."""
+        """Unregister a source, and keep the samples it has at that time."""
         self._ended.append(source)
 
     def metrics(self) -> list[Metric]:
-        """Return all counted metrics, in the order of the table."""
+        """Return all metrics with samples, in the order of the table."""
         found = Totals()
         with self._lock:
             self._fold_ended()
@@ -133,7 +133,7 @@ class Registry:
         return found.metrics()
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of a family's figures that have these labels; 0 if there are none.
+        """Return the sum of a metric's samples that have these labels; 0 without any.
 
         Of a histogram it is how many values there were.
 
@@ -149,11 +149,11 @@ class Registry:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return all figures as a document of the schema `aotc.counters/1`."""
+        """Return all metrics as a document of the schema `aotc.counters/1`."""
         return document.of_metrics(self.metrics())
 
     def to_openmetrics(self) -> str:
-        """Return all figures as text in the format OpenMetrics 1.0."""
+        """Return all metrics as text in the OpenMetrics 1.0 format."""
         return openmetrics.of_metrics(self.metrics())
 
     def _cell(
@@ -163,6 +163,7 @@ class Registry:
         name: str,
         labels: Labels,
     ) -> _Cell:
+        """Return the metric object of a name and labels; create it on first use."""
         family = _family(name, labels)
         if family.kind != kind or labels.keys() != set(family.labels):
             raise _usage_error(family)
@@ -173,6 +174,7 @@ class Registry:
         return found
 
     def _fold_ended(self) -> None:
+        """Add the samples of detached sources to the totals, and remove the sources."""
         while self._ended:
             source = self._ended.popleft()
             self._kept.add(source())
@@ -180,6 +182,7 @@ class Registry:
 
 
 def _family(name: str, labels: Labels) -> MetricFamily:
+    """Return the family of a name; refuse unknown names and labels."""
     if name not in FAMILIES:
         raise InputError(
             "unknown-counter",
@@ -192,6 +195,7 @@ def _family(name: str, labels: Labels) -> MetricFamily:
 
 
 def _usage_error(family: MetricFamily) -> InputError:
+    """Return the error for a metric used as another kind or with other labels."""
     labels = ", ".join(family.labels) or "none"
     return InputError(
         "unknown-counter",

@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 class Distribution(NamedTuple):
-    """The contents of a histogram.
+    """The contents of a histogram: counts by bucket, and the sum of the values.
 
     Args:
         counts: how many values fell into each bucket, and above the last one.
@@ -22,13 +22,13 @@ class Distribution(NamedTuple):
     total: float
 
     def plus(self, other: Distribution) -> Distribution:
-        """The values of both."""
+        """Return the sum of two distributions."""
         pairs = zip(self.counts, other.counts, strict=True)
         return Distribution(tuple(a + b for a, b in pairs), self.total + other.total)
 
 
 class Sample(NamedTuple):
-    """A figure: its family, labels and value."""
+    """A value of a metric for one set of labels."""
 
     family: str
     labels: Labels
@@ -36,14 +36,14 @@ class Sample(NamedTuple):
 
     @property
     def number(self) -> float:
-        """The value; of a distribution, how many values there were."""
+        """The value; for a distribution, the number of observations."""
         if isinstance(self.value, Distribution):
             return sum(self.value.counts)
         return self.value
 
 
 class Metric(NamedTuple):
-    """A family with all its figures."""
+    """A metric family with all its samples."""
 
     family: MetricFamily
     samples: tuple[Sample, ...]
@@ -53,27 +53,27 @@ Source = Callable[[], Iterable[Sample]]
 
 
 class Totals:
-    """Figures by family and labels: those of equal labels are added up."""
+    """Sums of samples by family and labels."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, tuple[str, ...]], float | Distribution] = {}
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Add figures to those that are there."""
+        """Add samples to the sums."""
         for name, labels, value in samples:
             key = name, tuple(labels[label] for label in FAMILIES[name].labels)
             before = self._values.get(key)
             self._values[key] = value if before is None else _sum(before, value)
 
     def samples(self) -> list[Sample]:
-        """Return all samples."""
+        """Return the sums as samples."""
         return [
             Sample(name, dict(zip(FAMILIES[name].labels, labels, strict=True)), value)
             for (name, labels), value in self._values.items()
         ]
 
     def metrics(self) -> list[Metric]:
-        """Return all samples by family, in the order of the table."""
+        """Return the sums by metric family, in the order of the table."""
         by_family: dict[str, list[Sample]] = {}
         for sample in self.samples():
             by_family.setdefault(sample.family, []).append(sample)
@@ -85,6 +85,7 @@ class Totals:
 
 
 def _sum(one: Any, other: Any) -> float | Distribution:
+    """Return the sum of two numbers or distributions."""
     summed: float | Distribution = (
         one.plus(other) if isinstance(one, Distribution) else one + other
     )

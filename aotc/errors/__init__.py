@@ -74,30 +74,30 @@ class AotcError(Exception):
 
 
 class Finding(AotcError):
-    """The answer "no" to the user's question, with the reason."""
+    """The negative answer to a user's question, with the reason; no failure."""
 
     exit_code = 1
 
 
 class InputError(AotcError):
-    """The command line, the model or the data given by the user is wrong."""
+    """Raised for a wrong command line, model or data of the user."""
 
     exit_code = 2
 
 
 class CompileError(AotcError):
-    """A valid model could not be compiled for the target."""
+    """Raised if a valid model could not be compiled for the target."""
 
     exit_code = 3
 
 
 class VerificationError(AotcError):
-    """A bundle is damaged, unsigned, or signed by someone who is not trusted."""
+    """Raised for a bundle that is damaged, unsigned, or signed by no trusted key."""
 
     exit_code = 4
 
 
 class SetupError(AotcError):
-    """A lack on this machine: an extra, a toolchain, a driver."""
+    """Raised for what this machine lacks: an extra, a toolchain, a driver."""
 
     exit_code = 5

@@ -6,7 +6,8 @@ import signal
 
 
 def exit_cause(code: int) -> str:
-    """Describe the end of a process: "exit code 3", "SIGSEGV", or "signal 35".
+    """Return the cause of a process's end in words: "exit code 3", "SIGSEGV" or "signal
+    35".
 
     Args:
         code: as `subprocess` and `multiprocessing` give it, negative for a signal.

@@ -68,7 +68,7 @@ def has_secret(text: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """`text` with a mark in place of each private key and of passwords in addresses."""
+    """Return a text with private keys, and passwords in URLs, replaced by marks."""
     parts, done = [], 0
     for start, end in find_secrets(text):
         parts += [text[done:start], REDACTED]
@@ -81,7 +81,9 @@ def redact(text: str) -> str:
 
 
 def remember(secret: str) -> None:
-    """Recognise a secret that has been read by its value from here on."""
+    """Register a secret that was read, so that `redact` replaces its value from then
+    on.
+    """
     pieces = re.split(r"[\s/,]+|(?:\\+[nrt])+", secret)
     for piece in [secret.strip(), *pieces]:
         if len(piece) >= _SHORTEST and not piece.startswith("--"):
@@ -92,7 +94,7 @@ def remember(secret: str) -> None:
 
 
 def is_private_der(data: bytes) -> bool:
-    """Return whether `data` begins as a private key in DER does.
+    """Return whether bytes begin like a private key in DER.
 
     PKCS #8 (RFC 5958), plain or encrypted (PBES2), SEC 1 (RFC 5915), PKCS #1
     (RFC 8017), PKCS #12 (RFC 7292).
@@ -110,6 +112,7 @@ def is_private_der(data: bytes) -> bool:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of private keys in a text, possibly overlapping."""
     yield from _scan(text, _BEGIN, _end_of_frame)
     yield from _scan(text, _ENCODED, _end_of_encoded)
     yield from _scan(text, _HEXADECIMAL, _end_of_hexadecimal)
@@ -120,7 +123,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 def _scan(
     text: str, pattern: re.Pattern[str], end_of: Callable[[str, re.Match[str]], int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield spans that begin where `pattern` matches, and do not overlap."""
+    """Yield spans that begin where `pattern` matches and end at `end_of`, without
+    overlaps.
+    """
     done = 0
     while found := pattern.search(text, done):
         end = end_of(text, found)
@@ -130,18 +135,21 @@ def _scan(
 
 
 def _end_of_frame(text: str, begin: re.Match[str]) -> int:
+    """Return the end of a PEM-like key after its BEGIN line."""
     end = _END.search(text, begin.end(), begin.end() + _LONGEST)
     found = end or _BODY.match(text, begin.end(), begin.end() + _LONGEST)
     return found.end() if found else begin.end()
 
 
 def _end_of_encoded(text: str, head: re.Match[str]) -> int:
+    """Return the end of a key in base64; its start if it is none."""
     at = head.start()
     lines = _LINES.match(text, at) if _is_encoded_key(text[at : at + 128]) else None
     return lines.end() if lines else at
 
 
 def _end_of_hexadecimal(text: str, head: re.Match[str]) -> int:
+    """Return the end of a key in hexadecimal; its start if it is none."""
     at = head.start()
     data = bytes.fromhex(text[at : at + 32])
     is_key = data.startswith(_OPENSSH) or is_private_der(data)
@@ -150,9 +158,7 @@ def _end_of_hexadecimal(text: str, head: re.Match[str]) -> int:
 
 
 def _is_encoded_key(text: str) -> bool:
-    """Return whether base64 (of either alphabet) begins as that of a private key
-    does.
-    """
+    """Return whether base64 (of either alphabet) begins like that of a private key."""
     if text.startswith("b3BlbnNzaC1rZXk"):
         return True
     digits = re.match(r"[A-Za-z0-9+/_-]*", text)

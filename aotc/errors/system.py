@@ -75,7 +75,8 @@ _HINTS = {
 
 
 def system_error(error: BaseException, where: str | None = None) -> AotcError | None:
-    """The refusal of the machine that an exception tells of; None if it tells of none.
+    """Return the error for an exception due to the machine (memory, disk, permission),
+    or None.
 
     Args:
         error: any exception, also one of another library.
@@ -102,7 +103,7 @@ def system_error(error: BaseException, where: str | None = None) -> AotcError | 
 
 
 def require_path(path: object) -> None:
-    """Refuse a private key in the place of a path, whose name would be written.
+    """Refuse a path whose text contains a private key.
 
     Raises:
         InputError: `bad-path`.
@@ -112,23 +113,20 @@ def require_path(path: object) -> None:
 
 
 def _is_no_path(error: ValueError) -> bool:
+    """Return whether an error says that a text is invalid as a path."""
     if isinstance(error, UnicodeEncodeError):
         return error.reason == "surrogates not allowed"
     return "embedded null" in str(error)
 
 
 def no_memory(error: BaseException) -> AotcError | None:
-    """Return the error of `system_error` if it is about memory: files that a model
-    or an importer opens have the names that they were given.
-    """
+    """Return the error for an exception due to lack of memory, or None for others."""
     found = system_error(error)
     return found if found is not None and found.code == "out-of-memory" else None
 
 
 def _is_about_processes(error: OSError) -> bool:
-    """Return whether an error says that no process can be made, and not that a
-    stream waits.
-    """
+    """Return whether an error says that no process can be created."""
     return error.errno == errno.EAGAIN and error.strerror == os.strerror(errno.EAGAIN)
 
 
@@ -145,13 +143,13 @@ def is_out_of_memory(text: str) -> bool:
 
 
 def out_of_memory(where: str | None = None) -> SetupError:
-    """Return the error of lacking memory."""
+    """Return the error for a lack of memory."""
     message = "this machine, or a limit set for the process, has not the memory for it"
     return SetupError("out-of-memory", message, where=where, hint=_MEMORY_HINT)
 
 
 def ended_for_memory(process: str) -> SetupError:
-    """An error of a process that was ended, or gave up, for want of memory."""
+    """Return the error for a process that died for lack of memory."""
     return SetupError(
         "out-of-memory",
         f"{process} was ended, as systems do when memory runs out",
@@ -162,14 +160,14 @@ def ended_for_memory(process: str) -> SetupError:
 def cannot_write(
     target: Path | str, error: OSError, what: str = "the file"
 ) -> SetupError:
-    """Return the error of `what` not being writable at `target`, with a hint."""
+    """Return the error for a file or folder that cannot be written, with a hint."""
     return _refusal("cannot-write", f"{what} cannot be written", error, str(target))
 
 
 def cannot_read(
     source: Path | str, error: OSError | MemoryError, what: str = "the file"
 ) -> SetupError:
-    """Return the error of `what` not being readable at `source`, with a hint."""
+    """Return the error for a file that cannot be read, with a hint."""
     found = system_error(error, str(source))
     if isinstance(found, SetupError) and found.code == "out-of-memory":
         return found
@@ -179,6 +177,7 @@ def cannot_read(
 def _refusal(
     code: str, what: str, error: OSError | MemoryError, where: str | None
 ) -> SetupError:
+    """Return the error for an OSError, with a hint by its number."""
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
     hint = _HINTS.get(number or 0)
@@ -186,7 +185,7 @@ def _refusal(
 
 
 def raise_system_error(error: BaseException, where: str | None = None) -> None:
-    """Raise refusals of the machine, and errors of aotc as they are; else return.
+    """Raise an aotc error as it is, or the error for a machine's refusal; else return.
 
     For those who take everything that a library raises for the fault of its input.
     """
@@ -198,7 +197,7 @@ def raise_system_error(error: BaseException, where: str | None = None) -> None:
 
 
 def _forget_secret_cause(error: AotcError) -> None:
-    """Remove a secret's traces from the traceback of a path that held one."""
+    """Remove the cause of an error if its text contains a private key."""
     cause = error.__cause__ or error.__context__
     if cause is not None and has_secret(str(cause)):
         error.__cause__ = error.__context__ = None
@@ -206,9 +205,7 @@ def _forget_secret_cause(error: AotcError) -> None:
 
 @contextmanager
 def translate_system_errors() -> Iterator[None]:
-    """Turn refusals of the machine within this block or function into a
-    `SetupError`.
-    """
+    """Turn exceptions of the block that are due to the machine into SetupErrors."""
     try:
         yield
     except Exception as error:

@@ -17,7 +17,8 @@ from aotc.counting import counters
 
 @dataclass
 class Boundary:
-    """An operation that Python computes between regions.
+    """Location and counters of an operation that Python computes between compiled
+    regions.
 
     Args:
         owner: the name of the hybrid function or model.
@@ -48,7 +49,7 @@ class Boundary:
 
     @contextmanager
     def crossing(self, given: Iterable[PyTree]) -> Iterator[list[PyTree]]:
-        """Count and time one crossing within this block, or a failed one.
+        """Count, time and measure the execution of the operation by the `with` block.
 
         Args:
             given: trees that it is given.
@@ -67,10 +68,15 @@ class Boundary:
         self._add(arriving, byte_count(returned), time.perf_counter() - begun)
 
     def count(self) -> None:
-        """Count a call of which the time and bytes are not known."""
+        """Increment the call counters by a call whose time and bytes are not
+        measured.
+        """
         self._add(0, 0, 0.0)
 
     def _add(self, arriving: int, leaving: int, seconds: float) -> None:
+        """Add a successful call to the counters and metrics: bytes in and out, and
+        seconds.
+        """
         with self._lock:
             self.calls += 1
             self.bytes_in += arriving
@@ -88,6 +94,7 @@ class Boundary:
             counters.counter("synchronizations", labels).add()
 
     def _add_failure(self, error: Exception, arriving: int, seconds: float) -> None:
+        """Add a call that raised `error` to the counters and metrics."""
         with self._lock:
             self.calls += 1
             self.failures += 1
@@ -99,11 +106,12 @@ class Boundary:
 
     @property
     def _labels(self) -> dict[str, str]:
+        """The metric labels of this boundary: model, version, target and entry."""
         entry = {"model": self.owner, "version": "", "target": "python"}
         return {**entry, "entry": self.owner}
 
     def to_json(self) -> JsonObject:
-        """The facts, for people, scripts and the manifest."""
+        """Return the location, the reason and the counters as a JSON object."""
         return {
             "place": self.place,
             "operation": self.operation,
@@ -117,11 +125,12 @@ class Boundary:
 
 
 def byte_count(trees: Iterable[PyTree]) -> int:
-    """The bytes of the arrays in trees."""
+    """Return the total bytes of all arrays in pytrees."""
     return sum(_bytes_of(each) for each in trees)
 
 
 def _bytes_of(tree: PyTree) -> int:
+    """Return the total bytes of the arrays in one pytree."""
     if isinstance(tree, np.ndarray):
         return tree.nbytes
     leaves, _ = flatten_in_order(tree)

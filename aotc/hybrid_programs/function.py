@@ -52,7 +52,7 @@ def hybrid(
     threads: int | None = None,
     **sources: StoredParameter,
 ) -> Any:
-    """Compile the parts of a function that can be compiled, and leave the rest to
+    """Return a function with its compilable parts compiled, and the rest left to
     Python.
 
     The function is split into regions, each compiled by `aotc.jit`, and islands, which
@@ -84,7 +84,7 @@ def hybrid(
 
 
 class HybridFunction:
-    """A function of `hybrid`; see there."""
+    """A Python function with compiled regions, as `hybrid` makes it; see there."""
 
     aotc_is_hybrid = True  # for what cannot import this module
 
@@ -115,18 +115,19 @@ class HybridFunction:
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
-        """Compute a call. In a function that is traced, it is a part of that.
+        """Return the function's result; while another function is traced, inline it
+        there.
 
         Raises:
             InputError: `bad-call`; `recompile-storm`, or as a build raises it.
         """
         if current_scope() is not None:  # in another function: a part of that
-            return self._inlined(args, kwargs)
-        if self._stored:
+            return self._call_inline(args, kwargs)
+        if self._stored_weights:
             args, kwargs = (), self._with_weights(args, kwargs)
         if self._is_eager:
             return _as_numpy(self.function(*args, **kwargs))
-        return _as_numpy(self._rewritten(*args, **kwargs))
+        return _as_numpy(self._rewritten_function(*args, **kwargs))
 
     def __get__(
         self, instance: object, owner: type | None = None
@@ -137,8 +138,8 @@ class HybridFunction:
     # ---- preparing
 
     @functools.cached_property
-    def _stored(self) -> dict[str, Weights]:
-        """The Weights among the parameters."""
+    def _stored_weights(self) -> dict[str, Weights]:
+        """The Weights by parameter name, from `sources` and the function's module."""
         found: dict[str, Weights] = {}
         for name, source in stored_parameters(self.function, self._sources).items():
             if not isinstance(source, Weights):
@@ -151,8 +152,12 @@ class HybridFunction:
             found[name] = source
         return found
 
-    def _inlined(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-        """A call in another function, which may give the Weights itself."""
+    def _call_inline(
+        self, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> object:
+        """Call the original function while another is traced; bind Weights that are not
+        given.
+        """
         try:
             inspect.signature(self.function).bind(*args, **kwargs)
         except TypeError:
@@ -162,9 +167,13 @@ class HybridFunction:
     def _with_weights(
         self, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> dict[str, object]:
-        """The arguments by name, with the Weights, which calls do not give."""
+        """Return the arguments of a call by name, with the Weights added."""
         signature = inspect.signature(self.function)
-        given = [p for p in signature.parameters.values() if p.name not in self._stored]
+        given = [
+            p
+            for p in signature.parameters.values()
+            if p.name not in self._stored_weights
+        ]
         if any(p.kind not in _NAMED for p in given):
             fail(
                 "bad-hybrid",
@@ -175,19 +184,21 @@ class HybridFunction:
             bound = signature.replace(parameters=given).bind(*args, **kwargs)
         except TypeError as error:
             fail("bad-call", f"{self.name}: {error}")
-        trees = {name: source.tree for name, source in self._stored.items()}
+        trees = {name: source.tree for name, source in self._stored_weights.items()}
         return {**trees, **bound.arguments}
 
     @property
-    def _rewritten(self) -> Callable[..., object]:
-        """The function that calls the workshop, with the code and defaults of now."""
+    def _rewritten_function(self) -> Callable[..., object]:
+        """The function rewritten to call compiled regions; made anew if its code has
+        changed.
+        """
         function = self.function
         with self._lock:
             if function.__code__ is not self._code:  # as a module that is reloaded
                 self._code, self._made = function.__code__, None
                 self.definition = _definition(function)
             if self._made is None:
-                self._workshop, self._made = self._prepared()
+                self._workshop, self._made = self._prepare()
             made = self._made
             if made.__defaults__ is not function.__defaults__:
                 made.__defaults__ = function.__defaults__
@@ -195,15 +206,19 @@ class HybridFunction:
                 made.__kwdefaults__ = function.__kwdefaults__
             return made
 
-    def _prepared(self) -> tuple[Workshop, types.FunctionType]:
-        """Prepare the workshop of runs, and the function rewritten to call them."""
+    def _prepare(self) -> tuple[Workshop, types.FunctionType]:
+        """Split the function's body into runs; return their workshop and the rewritten
+        function.
+        """
         function, definition = self.function, self.definition
         body = definition.body
         if ast.get_docstring(definition) is not None:
             body = body[1:]
         nodes = ast.walk(definition.args)
         parameters = {each.arg for each in nodes if isinstance(each, ast.arg)}
-        stored = {n: x for n, x in self._stored.items() if n not in stores(*body)}
+        stored = {
+            n: x for n, x in self._stored_weights.items() if n not in stores(*body)
+        }
         names = parameters | stores(*body)
         changing = late_bound(body, parameters)
         workshop = Workshop(function, names, changing, self._asked, stored)
@@ -219,7 +234,7 @@ class HybridFunction:
 
     @property
     def workshop(self) -> Workshop:
-        """The workshop of the function's runs.
+        """The compiled regions and islands of the function, as calls have found them.
 
         Raises:
             InputError: `no-call`: there was no call yet, which finds them.
@@ -234,7 +249,7 @@ class HybridFunction:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands that Python computes, in the order of the source.
+        """The boundaries of the islands that Python computes, in source order.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -245,7 +260,7 @@ class HybridFunction:
         return tuple(sorted(found, key=lambda each: int(each.place.rpartition(":")[2])))
 
     def report(self) -> JsonObject:
-        """Report the boundaries and each region: schema `aotc.hybrid/1`.
+        """Return the boundaries and the regions' statistics: schema `aotc.hybrid/1`.
 
         Raises:
             InputError: `no-call`: there was no call yet.
@@ -285,7 +300,7 @@ class HybridFunction:
 
 
 def _definition(function: types.FunctionType) -> ast.FunctionDef:
-    """The syntax of a function, with the lines of its file.
+    """Return the syntax tree of a function, with the line numbers of its file.
 
     Raises:
         InputError: `bad-hybrid`: it has none, or is of a kind that cannot be split.
@@ -316,7 +331,9 @@ def _definition(function: types.FunctionType) -> ast.FunctionDef:
 
 
 def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return dead statements that make names local to the function."""
+    """Return dead assignments that make the names that a body stores local
+    variables.
+    """
     names = sorted(stores(*body))
     if not names:
         return [] if body else [ast.Pass()]
@@ -326,7 +343,9 @@ def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _looks_at_frame(node: ast.AST) -> str:
-    """Name the call that looks at the variables around it; empty for other nodes."""
+    """Return the text of a call that inspects its caller's frame; empty for other
+    nodes.
+    """
     match node:
         case ast.Call(func=ast.Name(id="super" | "locals" | "vars" | "dir" as name)):
             assert isinstance(node, ast.Call)
@@ -338,9 +357,7 @@ def _looks_at_frame(node: ast.AST) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those that only inner functions
-    execute.
-    """
+    """Yield the syntax nodes of a function, without the bodies of nested functions."""
     for each in ast.iter_child_nodes(node):
         yield each
         if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -351,12 +368,12 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _as_numpy(tree: PyTree) -> PyTree:
-    """A result whose arrays are NumPy's, also those that Python has computed."""
-    return _converted(tree, {})
+    """Return a pytree with traced and eager Arrays converted to NumPy arrays."""
+    return _convert_arrays(tree, {})
 
 
-def _converted(tree: PyTree, known: dict[int, PyTree]) -> PyTree:
-    """Convert arrays in a tree to NumPy's; a tree without any stays the same object.
+def _convert_arrays(tree: PyTree, known: dict[int, PyTree]) -> PyTree:
+    """Convert Arrays in a tree to NumPy's; a tree without any stays the same object.
 
     Args:
         tree: to convert.
@@ -373,15 +390,16 @@ def _converted(tree: PyTree, known: dict[int, PyTree]) -> PyTree:
         return known[id(tree)]
     known[id(tree)] = tree  # for what contains itself
     parts = [*(tree.values() if isinstance(tree, dict) else tree)]
-    made = [_converted(each, known) for each in parts]
+    made = [_convert_arrays(each, known) for each in parts]
     if any(one is not other for one, other in zip(made, parts, strict=True)):
-        known[id(tree)] = _with_parts(tree, made)
+        known[id(tree)] = _rebuild_container(tree, made)
     return known[id(tree)]
 
 
-def _with_parts(
+def _rebuild_container(
     tree: list[PyTree] | tuple[PyTree, ...] | dict[object, PyTree], parts: list[PyTree]
 ) -> PyTree:
+    """Return a container of the same type as `tree` with other elements."""
     if isinstance(tree, dict):
         return dict(zip(tree, parts, strict=True))
     make: Callable[..., PyTree] = type(tree)

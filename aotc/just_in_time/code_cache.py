@@ -19,7 +19,7 @@ class CallProperties(Protocol):
 
     @property
     def form(self) -> Hashable:
-        """All but the sizes of its arrays."""
+        """The cache key of the call without its sizes."""
 
     @property
     def shapes(self) -> Shapes:
@@ -27,7 +27,7 @@ class CallProperties(Protocol):
 
 
 class CachedCode(Protocol):
-    """Code for some calls."""
+    """Compiled code in a CodeCache, with the time of its last use."""
 
     used: int  # when it was made or last called, of `time.monotonic_ns`
 
@@ -37,7 +37,7 @@ R = TypeVar("R")  # why there is no code
 
 
 class CodeCache(Generic[C, R]):
-    """The codes of one function or piece.
+    """An LRU cache of the compiled codes of one function or piece of a graph.
 
     Args:
         owner: how messages call that.
@@ -62,11 +62,13 @@ class CodeCache(Generic[C, R]):
 
     @property
     def by_use(self) -> list[C]:
-        """The codes, the one that was used last at the end."""
+        """The cached codes, from the least to the most recently used."""
         return sorted(self.items, key=lambda each: each.used)
 
     def latest(self, takes: Callable[[C], bool]) -> C | None:
-        """Return the code used last of those that take a call, and mark it as used."""
+        """Return the most recently used code for which `takes` is true, marked as
+        used now; or None.
+        """
         for each in self.by_use[::-1]:
             if takes(each):
                 each.used = time.monotonic_ns()
@@ -74,7 +76,9 @@ class CodeCache(Generic[C, R]):
         return None
 
     def keep(self, code: C) -> list[C]:
-        """Keep a code that was made; return those that went for it."""
+        """Add a code to the cache; return the least recently used codes that it
+        evicts.
+        """
         items = [*self.by_use, code]
         gone, self.items = items[: -self._most], items[-self._most :]
         self.evictions += len(gone)
@@ -87,7 +91,7 @@ class CodeCache(Generic[C, R]):
         hint: str,
         pending: int = 0,
     ) -> None:
-        """Refuse to make one more code if there have been too many.
+        """Raise `recompile-storm` if no further code may be compiled.
 
         Args:
             guard: returns what differed most often, and how often.
@@ -113,7 +117,9 @@ class CodeCache(Generic[C, R]):
     # ---- sizes that vary
 
     def note_shapes(self, call: CallProperties) -> list[Shapes]:
-        """Note the shapes of a call; return those of all that were, of its form."""
+        """Record the shapes of a call; return all shapes seen so far in calls of its
+        form.
+        """
         seen = self._seen.setdefault(call.form, [])
         if call.shapes not in seen:
             seen.append(call.shapes)
@@ -122,7 +128,7 @@ class CodeCache(Generic[C, R]):
     def symbolic_sizes(
         self, call: CallProperties, names: Sequence[str], all_vary: bool = False
     ) -> Sizes | None:
-        """Return sizes for a call and those before it, with Dims for those that vary.
+        """Return sizes of arrays with Dims for those that varied between calls.
 
         Args:
             call: that has no code.
@@ -141,13 +147,17 @@ class CodeCache(Generic[C, R]):
         return symbolic_sizes(seen, names)
 
     def require_exact(self, call: CallProperties) -> None:
-        """Have code for each size of a form from now on, as there is none for all."""
+        """Rule out symbolic sizes for calls of a form: each shape gets its own code
+        from now on.
+        """
         self._exact.add(call.form)
 
     # ---- calls that cannot be compiled
 
     def refusal(self, call: CallProperties) -> R | None:
-        """Return what kept a call, or as many as are tried, from being compiled."""
+        """Return why a call cannot be compiled, or None; after many failures, the
+        last reason.
+        """
         own = self._refused.get(call.form, {})
         if call.shapes in own:
             return own[call.shapes]
@@ -157,13 +167,15 @@ class CodeCache(Generic[C, R]):
         return every[-1] if len(every) >= self._most_compiles else None
 
     def refuse(self, call: CallProperties, why: R) -> R:
-        """Note what kept a call from being compiled."""
+        """Record why calls of a form and shape cannot be compiled; return the
+        reason.
+        """
         self._refused.setdefault(call.form, {})[call.shapes] = why
         return why
 
 
 def require_limits(max_variants: int, max_compiles: int) -> tuple[int, int]:
-    """Check both limits, and return them.
+    """Return the two limits of a code cache; refuse one that is less than 1.
 
     Raises:
         InputError: `bad-option`: one of them is less than 1.

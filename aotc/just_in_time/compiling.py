@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Code that was made or found, and its cost.
+    """A loaded model of compiled or cached code, and what making it cost.
 
     Args:
         model: that has it.
@@ -51,7 +51,8 @@ class Compilation:
     def caller(
         self, entry: str, done: Callable[[], None] = lambda: None
     ) -> Callable[[Sequence[object]], Sequence[object]]:
-        """Return a function from the leaves of inputs to those of the result.
+        """Return a function that calls an entry: from the leaves of inputs to those of
+        the result.
 
         Where nothing was compared yet, its first call is: `FirstCall`.
 
@@ -67,7 +68,7 @@ class Compilation:
 def compile_program(
     program: Program, target: Target, threads: int | None
 ) -> Compilation:
-    """Compile a program for this machine and load it.
+    """Compile a program for this machine, or find it in the cache, and load it.
 
     Args:
         program: at the stage `graph`; its module is used up.
@@ -80,7 +81,7 @@ def compile_program(
     """
     begun = time.perf_counter()
     kept = KeptBundle.of(program, target)
-    original = None if _is_checked(kept) else program.copy()
+    original = None if _needs_no_check(kept) else program.copy()
     compiled = None
     with temporary_folder() as folder:
         bundle = kept.unpack(folder) if kept is not None else None
@@ -99,7 +100,8 @@ def compile_program(
 def _make_bundle(
     program: Program, target: Target, kept: KeptBundle | None, folder: Path
 ) -> tuple[Path, CompiledVariant | None]:
-    """Write the bundle of a program, or find the one that another process writes.
+    """Write the bundle of a program, or find one that another process has written
+    meanwhile.
 
     Returns:
         The bundle, and the code in it if it was written here.
@@ -116,8 +118,10 @@ def _make_bundle(
         return bundle, compiled
 
 
-def _is_checked(kept: KeptBundle | None) -> bool:
-    """Return whether calls of code are not compared: as they were, or by AOTC_CHECK."""
+def _needs_no_check(kept: KeptBundle | None) -> bool:
+    """Return whether calls need no comparison: the code has passed one, or
+    AOTC_CHECK is off.
+    """
     mode = options.get("AOTC_CHECK")
     if mode == "first":
         return kept is not None and require_right(kept)
@@ -127,9 +131,9 @@ def _is_checked(kept: KeptBundle | None) -> bool:
 def load_kept(
     kept: KeptBundle | None, target: Target, threads: int | None
 ) -> Compilation | None:
-    """Load the code that the cache has; None without, or where calls are compared."""
+    """Load cached code; None if there is none, or its calls must be compared first."""
     begun = time.perf_counter()
-    if kept is None or not _is_checked(kept):
+    if kept is None or not _needs_no_check(kept):
         return None
     with temporary_folder() as folder:
         bundle = kept.unpack(folder)
@@ -146,7 +150,8 @@ def write_bundle(
     signer: Signer | None = None,
     findings: Mapping[str, object] | None = None,
 ) -> tuple[Path, list[CompiledVariant]]:
-    """Compile a program for some targets and pack it.
+    """Compile a program for some targets and write it as a bundle, signed if there is a
+    signer.
 
     What is signed is compared with the reference evaluator first, as by a build.
 
@@ -204,7 +209,8 @@ def _self_check(
     variants: Sequence[CompiledVariant],
     packed: PackedWeights,
 ) -> list[dict[str, object]]:
-    """Self-check code as a build does; return the findings for the manifest.
+    """Compare compiled code with the reference evaluator; return findings for the
+    manifest.
 
     Args:
         original: a copy of what was compiled, which is used up.

@@ -17,7 +17,7 @@ from aotc.just_in_time.variants import entry_labels
 
 
 def reference_labels(function: str, target: str) -> dict[str, str]:
-    """Return the labels that counters give to calls of the reference evaluator.
+    """Return the metric labels of calls that the reference evaluator computes.
 
     Args:
         function: its name.
@@ -31,13 +31,13 @@ def reference_labels(function: str, target: str) -> dict[str, str]:
 
 
 def count_reference_call(labels: Mapping[str, str], seconds: float) -> None:
-    """Count a call of the reference evaluator."""
+    """Add a call of the reference evaluator, and its seconds, to the metrics."""
     counters.counter("calls", labels).add()
     counters.histogram("call_duration_seconds", labels).observe(seconds)
 
 
 class ReferenceCode:
-    """Computes calls of a traced function op by op.
+    """A traced function that the reference evaluator computes op by op.
 
     Args:
         traced: the function; it is left as it is.
@@ -55,7 +55,8 @@ class ReferenceCode:
         self.calls = 0
 
     def run(self, values: Values) -> tuple[PyTree, dict[str, list[np.ndarray]]]:
-        """Compute a call.
+        """Compute a call by the reference evaluator; return its result and updated
+        States.
 
         Args:
             values: of all arguments; States and Weights have theirs, too.
@@ -86,7 +87,7 @@ class ReferenceCode:
 
 @dataclass(eq=False)
 class Pending:
-    """Code that is being made in the background.
+    """Code that a background thread compiles, and what computes calls in the meantime.
 
     Args:
         traced: what of; its module is used up.

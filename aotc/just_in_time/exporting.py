@@ -34,7 +34,7 @@ def export_bundle(
     key: Signer | Path | str | None = None,
     targets: str | Sequence[Target | str] = (),
 ) -> Path:
-    """Write a signed bundle of the calls that there were.
+    """Write a signed bundle with an entry for the sizes of all calls so far.
 
     The entry takes the sizes of all of them, by symbols, and has code of its own for
     the eight that were most frequent.
@@ -84,7 +84,7 @@ def export_bundle(
 
 
 def _undecided_calls(traced: TracedSpecialization, call: CallSignature) -> InputError:
-    """The error of a call for which Python would have decided otherwise."""
+    """Return the error for a call for whose sizes a branch in Python would differ."""
     numbers = [n for shape in traced.sizes for n in shape]
     decided = ", ".join(map(str, traced.guards)) or f"for the sizes {numbers}"
     return InputError(
@@ -97,7 +97,7 @@ def _undecided_calls(traced: TracedSpecialization, call: CallSignature) -> Input
 
 
 def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignature]:
-    """Return the calls that one entry can take.
+    """Return the calls if they differ in sizes alone, so that one entry can take them.
 
     Args:
         owner: how messages call the function.
@@ -128,12 +128,13 @@ def calls_alike(owner: str, calls: Iterable[CallSignature]) -> list[CallSignatur
 def _most_frequent(
     sizes: Sizes, calls: Mapping[CallSignature, int]
 ) -> list[dict[str, int]]:
-    """The sizes of the symbols in the eight calls that were most frequent."""
+    """Return the symbols' values in the eight most frequent calls."""
     often = sorted(calls, key=lambda call: -calls[call])[:8]
-    return [found for call in often if (found := _bound(sizes, call))]
+    return [found for call in often if (found := _symbol_values(sizes, call))]
 
 
-def _bound(sizes: Sizes, call: CallSignature) -> dict[str, int]:
+def _symbol_values(sizes: Sizes, call: CallSignature) -> dict[str, int]:
+    """Return a call's value of each symbol in `sizes`, by the symbol's name."""
     pairs = zip(sizes, call.shapes, strict=True)
     return {
         size.name: given

@@ -30,7 +30,8 @@ _LEAST = 1.0  # seconds that the reference evaluator may take in any case
 
 @dataclass(frozen=True)
 class Unchecked:
-    """The means of comparing the first call of code that was not compared yet.
+    """A program and its code, which a first call is to compare by the reference
+    evaluator.
 
     Args:
         program: a copy of what it was compiled from.
@@ -48,7 +49,8 @@ class Unchecked:
 
 
 class FirstCall:
-    """Calls an entry of a loaded model, and compares until one call was compared.
+    """A callable that computes an entry, and compares its first call with the
+    reference.
 
     Threads wait for the first one. A call that raises, as for arguments that the entry
     does not take, says nothing of the code.
@@ -76,7 +78,7 @@ class FirstCall:
         self._done = done
 
     def __call__(self, leaves: Sequence[object]) -> Sequence[object]:
-        """Return the leaves of the result of a call.
+        """Compute a call from its leaves; return the leaves of the result.
 
         Raises:
             CompileError: `self-check`: this call, or one before, was computed wrongly.
@@ -91,6 +93,9 @@ class FirstCall:
     def _call_and_compare(
         self, unchecked: Unchecked, leaves: Sequence[object]
     ) -> Sequence[object]:
+        """Compute a call by the code and by the reference evaluator; record the
+        outcome.
+        """
         from aotc.checks.call_check import CallCheck  # with the compiler's side
 
         check = self._check
@@ -123,7 +128,9 @@ class FirstCall:
         reason: str = "",
         error: CompileError | None = None,
     ) -> None:
-        """Count the findings on a call, and keep them beside the code."""
+        """Count the outcome of a comparison, and store it in the cache beside the
+        code.
+        """
         manifest = self._model.manifest
         labels = {
             "model": manifest.name,
@@ -139,7 +146,7 @@ class FirstCall:
 
 
 def require_right(kept: KeptBundle) -> bool:
-    """Return whether code in the cache was compared and is right; refuse wrong code.
+    """Return whether cached code has passed a comparison; raise if it has failed one.
 
     Raises:
         CompileError: `self-check`: it was, and computes something else.
@@ -154,9 +161,10 @@ def require_right(kept: KeptBundle) -> bool:
 
 
 def _facts(error: CompileError) -> list[str | None]:
+    """Return an error's message, location and hint, for the cache."""
     return [error.message, error.where, error.hint]
 
 
 def _without_traceback(error: CompileError) -> CompileError:
-    """The error once more, without the traceback of another call."""
+    """Return a copy of an error without the traceback of the call that raised it."""
     return CompileError(error.code, error.message, where=error.where, hint=error.hint)

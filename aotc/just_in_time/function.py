@@ -80,7 +80,7 @@ def jit(
     threads: int | None = None,
     **sources: StoredParameter,
 ) -> Any:
-    """Compile a function when it is called: once for each kind of call.
+    """Return a function that is compiled when called: once for each signature of calls.
 
     A call of another structure, dtype, rank or static value than those before is traced
     and compiled. So is one of other sizes; the axes that changed are symbols from then
@@ -133,7 +133,7 @@ def jit(
 
 
 def _require_known(branches: str, dynamic: str, warmup: str) -> None:
-    """Refuse options of `jit` that are none of their choices."""
+    """Refuse option values of `jit` that are none of their choices."""
     asked = {
         "branches": (branches, BRANCHES),
         "dynamic": (dynamic, DYNAMIC),
@@ -148,7 +148,7 @@ def _require_known(branches: str, dynamic: str, warmup: str) -> None:
 
 
 class JitFunction:
-    """A function of `jit`; see there."""
+    """A function that is compiled when called, as `jit` makes it; see there."""
 
     def __init__(
         self,
@@ -188,7 +188,8 @@ class JitFunction:
         self._is_eager = bool(options.get("AOTC_EAGER"))
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
-        """Compute a call, by code that is there or is made for it.
+        """Compute a call by cached code, compiled first if there is none for its
+        signature.
 
         With AOTC_EAGER=1 the function is executed op by op instead. Where another
         function is traced, executed or differentiated, this one is a part of it.
@@ -223,7 +224,7 @@ class JitFunction:
         return found
 
     def _compute(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> PyTree:
-        """The result of a call."""
+        """Return the result of a call of this signature, compiled first if need be."""
         known = self._quick.get(call)
         if known is None or not (known.captured is None or known.captured.holds()):
             found = self._code_for(call, leaves)
@@ -241,7 +242,7 @@ class JitFunction:
         return self if instance is None else MethodType(self, instance)
 
     def _execute(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> PyTree:
-        """The result of a call, op by op."""
+        """Compute a call op by op without compiling; update the States."""
         with self._lock:
             begun = time.perf_counter()
             states = {name: self._states.read(name) for name in self._states.names}
@@ -257,12 +258,12 @@ class JitFunction:
     def _code_for(
         self, call: CallSignature, leaves: Sequence[np.ndarray]
     ) -> KnownCode | Pending:
-        """The code for a call, which may still be being made."""
+        """Return the code for a call, compiled if there is none, or what is Pending."""
         with self._lock:
             values = self._values_of(call, leaves)
             variant = self._variants.find(call, values)
             if variant is None:
-                made = self._made_for(call, values)
+                made = self._make_code_for(call, values)
                 if isinstance(made, Pending):
                     return made
                 variant = made
@@ -275,15 +276,17 @@ class JitFunction:
             return known
 
     def _count_of(self, call: CallSignature) -> SignatureCallCount:
-        """The count of calls of a signature; of very many, rare ones are forgotten."""
+        """Return the mutable call count of a signature; drop rare signatures if
+        there are many.
+        """
         if len(self._counts) >= 4 * _REMEMBERED:
             often = sorted(self._counts.items(), key=lambda row: -row[1].calls)
             self._counts = dict(often[: 2 * _REMEMBERED])
         return self._counts.setdefault(call, SignatureCallCount())
 
     def _values_of(self, call: CallSignature, leaves: Sequence[np.ndarray]) -> _Values:
-        """Return a function that gives the arguments of a call, with the States of
-        now, when it is asked.
+        """Return a function that computes, once, the arguments of a call with the
+        current States.
         """
 
         @functools.cache
@@ -292,17 +295,20 @@ class JitFunction:
 
         return values
 
-    def _made_for(self, call: CallSignature, values: _Values) -> CodeVariant | Pending:
-        """Return new code for a call."""
+    def _make_code_for(
+        self, call: CallSignature, values: _Values
+    ) -> CodeVariant | Pending:
+        """Trace and compile code for a call, here or in a background thread."""
         if not self._waits:
             return self._pending_for(call, values)
         self._variants.note_miss(call)
-        return self._add(self._traced_for(call, values))
+        return self._add(self._trace_for(call, values))
 
     def _add(
         self, found: TracedSpecialization | KeptCode, pending: Pending | None = None
     ) -> CodeVariant:
-        """Add a variant that was traced, or kept.
+        """Compile a traced function, or take cached code; add it as a variant and
+        return that.
 
         Args:
             found: what it is made of.
@@ -326,10 +332,12 @@ class JitFunction:
             self._by_key.clear()
         return variant
 
-    def _traced_for(
+    def _trace_for(
         self, call: CallSignature, values: _Values
     ) -> TracedSpecialization | KeptCode:
-        """The function, traced for sizes that vary where that is possible."""
+        """Trace the function for a call, with symbols for sizes that vary where
+        possible.
+        """
         self._variants.note_shapes(call)
         sizes = None
         if self._dynamic != "never":
@@ -337,18 +345,20 @@ class JitFunction:
             sizes = self._variants.symbolic_sizes(call, call.names, all_vary)
         if sizes is not None:
             try:
-                return self._traced(call, sizes, values)
+                return self._cached_or_traced(call, sizes, values)
             except InputError as error:
                 if self._dynamic == "always":
                     raise
                 self._variants.require_exact(call)
                 self.notes.append(f"code for each size of its own: {error}")
-        return self._traced(call, call.shapes, values)
+        return self._cached_or_traced(call, call.shapes, values)
 
-    def _traced(
+    def _cached_or_traced(
         self, call: CallSignature, sizes: Sizes, values: _Values
     ) -> TracedSpecialization | KeptCode:
-        """The function, traced for some sizes, here or by another process."""
+        """Return code from the cache for such sizes, or else trace the function for
+        them.
+        """
         captured = self._trace.captured()
         wanted = Specialization(
             self._trace.name, call.form, sizes, None, captured=captured
@@ -368,7 +378,9 @@ class JitFunction:
         return replace(traced, recipe=recipe)
 
     def _note_unseen(self, captured: Snapshot | None) -> None:
-        """Warn of captured values that are too large for their changes to be seen."""
+        """Add notes on captured values whose changes cannot be detected, being too
+        large.
+        """
         if captured is None:
             return
         texts = [describe_unseen(*each) for each in captured.unseen_captures()]
@@ -381,7 +393,7 @@ class JitFunction:
     def _evaluate(
         self, pending: Pending, call: CallSignature, leaves: Sequence[np.ndarray]
     ) -> PyTree:
-        """The result by the reference evaluator, while the code is made."""
+        """Compute a call by the reference evaluator while its code is compiled."""
         self._count_of(call).calls += 1
         if not self._has_states:  # which the code does not have yet
             # as they are now: the caller may write into them while the code is compared
@@ -394,7 +406,7 @@ class JitFunction:
     def _pending_for(
         self, call: CallSignature, values: _Values
     ) -> CodeVariant | Pending:
-        """The code for a call, which is being made unless the cache has it.
+        """Return cached code for a call, or start to compile it in a background thread.
 
         Raises:
             Exception: what has kept it from being made, once.
@@ -406,7 +418,7 @@ class JitFunction:
                 self._pending.remove(each)
                 raise each.error
         self._variants.note_miss(call, len(self._pending))
-        traced = self._traced_for(call, values)
+        traced = self._trace_for(call, values)
         if isinstance(traced, KeptCode):
             return self._add(traced)
         pending = Pending(traced, ReferenceCode(traced, self._target.id))
@@ -418,6 +430,7 @@ class JitFunction:
         return pending
 
     def _compile_aside(self, pending: Pending) -> None:
+        """Compile pending code, in a background thread, and add it as a variant."""
         try:
             self._add(pending.traced, pending)
         except Exception as error:  # told by the next call
@@ -429,7 +442,7 @@ class JitFunction:
             self._variants.coverage.note_calls(*served)
 
     def wait(self) -> None:
-        """Wait until nothing is compiled in the background any more."""
+        """Wait until all background compilations have ended."""
         for each in list(self._pending):
             if each.worker is not None:
                 each.worker.join()
@@ -437,7 +450,7 @@ class JitFunction:
     # ---- states
 
     def read_state(self, name: str | None = None) -> Any:
-        """A copy of a State as the last call has left it, as `Model.read_state`.
+        """Return a copy of a State as of the last call, as `Model.read_state`.
 
         Raises:
             InputError: `no-call`: there was no call yet; `unknown-state`.
@@ -452,7 +465,9 @@ class JitFunction:
             return self._states.read(self._state_name(name))
 
     def _state_name(self, name: str | None) -> str:
-        """The State of a name; by default the only one, or of several `state`."""
+        """Return the name of a State; by default the only one, or of several
+        `state`.
+        """
         names = self._states.names
         wanted = (names[0] if len(names) == 1 else "state") if name is None else name
         if wanted not in names:
@@ -467,11 +482,13 @@ class JitFunction:
 
     @property
     def variants(self) -> tuple[CodeVariant, ...]:
-        """The compiled variants, the one that was called last at the end."""
+        """The compiled variants, from the least to the most recently used."""
         return tuple(self._variants.by_use)
 
     def report(self) -> JsonObject:
-        """Report variants, guards, compilations and failures: schema `aotc.jit/1`."""
+        """Return variants, guards, compilations and failures as JSON: schema
+        `aotc.jit/1`.
+        """
         found = self._variants
         return {
             "schema": "aotc.jit/1",
@@ -486,8 +503,8 @@ class JitFunction:
         }
 
     def entries(self) -> list[tuple[CallSignature, EntryFunction]]:
-        """Return entries that take all calls that there were, by symbols for their
-        sizes.
+        """Return an entry for each form of calls so far, with symbols for sizes that
+        varied.
 
         Returns:
             One for each form of calls, with the first call of it.

@@ -28,6 +28,7 @@ from aotc.tracing.source_locations import is_own
 
 
 def _words(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -70,7 +71,7 @@ _KNOWN_DUNDERS = ("__name__", "__class__", "__call__", "__len__")
 
 
 def function_digest(*values: object) -> str | None:
-    """A digest of functions and values that is the same wherever they are.
+    """Return a digest of functions and values that is equal in every process, or None.
 
     Args:
         values: functions, and what they are given.
@@ -90,11 +91,14 @@ def function_digest(*values: object) -> str | None:
 
 
 def _unknown() -> NoReturn:
+    """Raise UnknownValue: the digest cannot be computed."""
     raise UnknownValue
 
 
 class _DigestWalk(ContentDigest):
-    """Looks at values in an order that is the same in each process."""
+    """A content digest of functions, classes and values, in a fixed order of
+    traversal.
+    """
 
     most = 10_000
     largest = 16 << 20
@@ -107,21 +111,25 @@ class _DigestWalk(ContentDigest):
     # ---- values
 
     def container(self, value: object) -> None:
+        """Add a container's elements to the digest."""
         if type(value) not in _CONTAINERS:
             _unknown()
         self.reaches_mutable |= type(value) in (list, dict, set)
         super().container(value)
 
     def unordered(self, parts: Sequence[object]) -> None:
+        """Add the elements of a set to the digest; only plain ones can be ordered."""
         if not all(map(is_plain, parts)):
             _unknown()  # their order differs from process to process
         super().unordered(parts)
 
     def array(self, value: np.ndarray | np.generic) -> None:
+        """Add an array to the digest."""
         self.reaches_mutable |= isinstance(value, np.ndarray)
         super().array(value)
 
     def other(self, value: object) -> None:
+        """Add a function, class or object to the digest, by the reader of its type."""
         reader = _READERS.get(type(value))
         if reader is not None:
             reader(self, value)
@@ -131,12 +139,14 @@ class _DigestWalk(ContentDigest):
             self._object(value)
 
     def _items(self, value: Mapping[str, object]) -> None:
+        """Add the keys and values of a mapping to the digest."""
         self.note("items", len(value))
         for key, each in value.items():
             self.value(key)
             self.value(each)
 
     def _method(self, value: types.MethodType) -> None:
+        """Add a bound method to the digest: its function and its object."""
         self.note("method")
         self.value(value.__func__)
         self.value(value.__self__)
@@ -144,29 +154,33 @@ class _DigestWalk(ContentDigest):
     def _wrapped(
         self, value: staticmethod[..., object] | classmethod[object, ..., object]
     ) -> None:
+        """Add the function of a static or class method to the digest."""
         self.note(type(value).__name__)
         self.value(value.__func__)
 
     def _property(self, value: property) -> None:
+        """Add the functions of a property to the digest."""
         self.note("property")
         for each in (value.fget, value.fset, value.fdel):
             self.value(each)
 
     def _builtin(self, value: types.BuiltinFunctionType) -> None:
+        """Add a built-in function to the digest by its name."""
         owner = getattr(value, "__self__", None)
         if owner is not None and not isinstance(owner, types.ModuleType):
             _unknown()  # a method of some object
         self._library(str(value.__module__), value)
 
     def _ufunc(self, value: np.ufunc) -> None:
+        """Add a NumPy ufunc to the digest by its name."""
         name = value.__name__
         if vars(np).get(name) is not value:
             _unknown()
         self.note("ufunc", name)
 
     def _library(self, module: str, value: Callable[..., object]) -> None:
-        """Note a function or class of a pure module by its name; give up on impure
-        ones.
+        """Add a pure library function or class to the digest by name; give up on
+        impure ones.
         """
         is_pure = _is_pure(module) and value.__name__ not in _IMPURE
         if not is_pure or "<" in value.__qualname__:
@@ -178,6 +192,7 @@ class _DigestWalk(ContentDigest):
     # ---- functions
 
     def _function(self, function: types.FunctionType) -> None:
+        """Add a function to the digest: its code, defaults, closure and attributes."""
         home = str(function.__globals__.get("__name__", ""))
         if is_own(home):
             _require_own(home.split("."), _OWN_PACKAGES)
@@ -204,7 +219,7 @@ class _DigestWalk(ContentDigest):
         self._items(vars(function))
 
     def _code(self, code: types.CodeType, function: types.FunctionType) -> None:
-        """Note the code of a function, or of one that it makes."""
+        """Add a code object, and those nested in it, to the digest."""
         self.note(
             Path(code.co_filename).name, code.co_firstlineno, code.co_linetable,
             code.co_qualname, code.co_code, code.co_exceptiontable, code.co_flags,
@@ -223,6 +238,7 @@ class _DigestWalk(ContentDigest):
                 self._step(step, steps[number + 1 : number + 9], function)
 
     def _constant(self, value: object) -> None:
+        """Add a constant of bytecode to the digest."""
         if isinstance(value, str) and value.startswith("__"):
             _unknown()  # getattr(f, "__globals__")
         self.changes |= isinstance(value, tuple) and "out" in value  # a keyword
@@ -234,6 +250,9 @@ class _DigestWalk(ContentDigest):
         rest: Iterable[dis.Instruction],
         function: types.FunctionType,
     ) -> None:
+        """Add what a bytecode instruction reads to the digest; give up on unknown
+        effects.
+        """
         name = step.opname
         if name in _UNKNOWN_STEPS:
             _unknown()
@@ -251,6 +270,9 @@ class _DigestWalk(ContentDigest):
         self.changes |= name in _CHANGES or is_in_place
 
     def _attribute(self, name: str) -> None:
+        """Give up on unknown special attributes; note methods that change
+        containers.
+        """
         self.changes |= name in _CHANGING
         if name.startswith("__") and name not in _KNOWN_DUNDERS:
             _unknown()
@@ -258,8 +280,8 @@ class _DigestWalk(ContentDigest):
     def _global(
         self, name: str, attributes: list[str], function: types.FunctionType
     ) -> None:
-        """Note the value of a global name, and the attributes read from it if it is
-        a module.
+        """Add a global's value to the digest; of a module, the attributes read from
+        it.
         """
         if name in function.__globals__:
             value = function.__globals__[name]
@@ -280,7 +302,7 @@ class _DigestWalk(ContentDigest):
         self.value(value)
 
     def _own_module(self, module: types.ModuleType, attributes: list[str]) -> None:
-        """Note a name of aotc's own, without importing it."""
+        """Add a dotted name of aotc's to the digest, without importing it."""
         path = [*module.__name__.split("."), *attributes]
         _require_own(path)
         self.note("own", path)
@@ -292,7 +314,7 @@ class _DigestWalk(ContentDigest):
             module = value
 
     def _require_unchanged(self, value: object) -> None:
-        """Refuse values that somebody has put in the place of a name of aotc's."""
+        """Give up if a name of aotc's refers to something that is not aotc's."""
         if value is None:  # it is not imported yet
             return
         if is_plain(value):
@@ -303,6 +325,7 @@ class _DigestWalk(ContentDigest):
     # ---- classes and their objects
 
     def _class(self, value: type) -> None:
+        """Add a class to the digest: its bases and attributes."""
         home = value.__module__
         if is_own(home):
             _require_own(home.split("."), _OWN_PACKAGES)
@@ -327,6 +350,7 @@ class _DigestWalk(ContentDigest):
                 self.value(each)
 
     def _fields(self, fields: Mapping[str, Field[object]]) -> None:
+        """Add the fields of a dataclass to the digest."""
         for name, each in fields.items():
             self.note(name, each.init, each.repr, each.hash, each.compare)
             self.note(each.kw_only, each.type)
@@ -335,6 +359,7 @@ class _DigestWalk(ContentDigest):
                 self.value(None if given is MISSING else (given,))
 
     def _object(self, value: object) -> None:
+        """Add an object to the digest: its class, attributes and slots."""
         kind = type(value)
         self.value(kind)
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
@@ -351,6 +376,7 @@ class _DigestWalk(ContentDigest):
                     self._slot(name, slot, value)
 
     def _slot(self, name: str, slot: types.MemberDescriptorType, owner: object) -> None:
+        """Add the value of an object's slot to the digest."""
         self.note(name)
         try:
             inside = slot.__get__(owner)
@@ -388,11 +414,14 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _is_pure(module: str) -> bool:
-    """Return whether a module is of Python or NumPy and without effects."""
+    """Return whether a module is Python's or NumPy's and its functions have no
+    effects.
+    """
     return module.partition(".")[0].removeprefix("_") in _PURE
 
 
 def _require_own(path: list[str], packages: frozenset[str] = _OWN) -> None:
+    """Give up unless a dotted path is in one of these packages of aotc."""
     if path[0] != "aotc" or len(path) < 2 or path[1] not in packages:
         _unknown()
 
@@ -424,7 +453,7 @@ def _is_python_class(kind: type) -> bool:
 
 
 def _generated(kind: type) -> frozenset[str]:
-    """The attributes of a class that follow from others that are looked at."""
+    """Return the attributes of a class that follow from others in the digest."""
     if "__dataclass_fields__" in vars(kind):
         functions = _OF_DATACLASSES
     elif kind.__bases__ == (tuple,) and "_fields" in vars(kind):
@@ -448,7 +477,7 @@ def _is_generated(attribute: object) -> bool:
 
 
 def _initializations(code: types.CodeType, steps: list[dis.Instruction]) -> set[int]:
-    """Return the positions of instructions where `__init__` sets attributes of `self`.
+    """Return the indices of instructions by which `__init__` sets attributes of `self`.
 
     Nobody else may call it: see `_KNOWN_DUNDERS`.
     """

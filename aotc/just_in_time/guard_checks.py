@@ -32,7 +32,7 @@ Arrays = dict[Value, np.ndarray]  # of values of a function in a call
 
 
 class CallValues:
-    """The values of the call that a function is traced for; a `Specializer`.
+    """The argument values of a traced call, for Python's decisions; a `Specializer`.
 
     Args:
         values: of its arguments.
@@ -53,7 +53,9 @@ class CallValues:
         self._symbols: list[int] = []
 
     def decide(self, condition: SizeCondition) -> bool:
-        """Decide a condition by the sizes of the call; see `Specializer`."""
+        """Return whether a size condition holds in the call, and record it as a
+        guard.
+        """
         left, right = (self._value(x) for x in (condition.left, condition.right))
         answer = COMPARISONS[condition.sign](left, right)
         held = condition if answer else condition.opposite
@@ -71,14 +73,16 @@ class CallValues:
         return answer
 
     def pin(self, size: SymbolicDim) -> int:
-        """Fix a size to that of the call; see `Specializer`."""
+        """Return a symbolic size's value in the call, and fix its symbols to those
+        values.
+        """
         value, contracts = self._value(size), current_contracts()
         names = [contracts[symbol].name for symbol in symbols_of(size)]
         self.pinned |= {name: self._sizes[name] for name in names}
         return value
 
     def _value(self, size: Size) -> int:
-        """Evaluate a size in the call; refuse one of another function."""
+        """Return a size's value in the call; refuse a size of another function."""
         contracts = current_contracts()
         known = [self._sizes.get(each.name) for each in contracts]
         if any(n >= len(known) or known[n] is None for n in symbols_of(size)):
@@ -88,7 +92,7 @@ class CallValues:
         return evaluate_size(size, values)
 
     def value_of(self, array: Array) -> np.ndarray:
-        """Return the value of an array in the call; see `Specializer`."""
+        """Compute an array's value in the call, and record it as a guarded value."""
         trace = array._trace
         if not isinstance(trace, Trace) or trace.parent is not None:
             fail(
@@ -104,12 +108,12 @@ class CallValues:
                 found = _bound_values(trace.function, self._values)
                 self._known, self._symbols = found
             data = np.asarray(_evaluate(value, self._known, self._symbols))
-        self.guards.append(ValueGuard(where, data, *_place(block, value)))
+        self.guards.append(ValueGuard(where, data, *_position_of(block, value)))
         return data
 
 
 class GuardCheck:
-    """Holds calls to the guards of a trace.
+    """Checks whether a call gives the values that a trace has guarded.
 
     Args:
         module: the traced program, which nothing else changes.
@@ -125,18 +129,20 @@ class GuardCheck:
         self.guards = list(guards)
 
     def holds(self, values: Values) -> bool:
-        """Return whether all guards hold of a call; the first that fails ends the
-        check.
+        """Return whether a call has all guarded values; stop at the first that
+        differs.
         """
         with context():
             known, symbols = _bound_values(self._function, values)
             return all(
-                each.holds(self._found(each, known, symbols)) for each in self.guards
+                each.holds(self._guarded_value(each, known, symbols))
+                for each in self.guards
             )
 
-    def _found(
+    def _guarded_value(
         self, guard: ValueGuard, known: Arrays, symbols: Sequence[int]
     ) -> np.ndarray:
+        """Return the value that a guard looks at in a call."""
         if guard.result is None:
             return known[self._block.arguments[guard.number]]
         value = self._ops[guard.number].results[guard.result]
@@ -144,15 +150,15 @@ class GuardCheck:
 
 
 def _bound_values(function: Function, values: Values) -> tuple[Arrays, list[int]]:
-    """The arrays of a function's arguments in a call, and the values of its symbols."""
+    """Return a call's arrays by function argument, and the values of the symbols."""
     arrays = [np.asarray(x) for x in values]
     known = dict(zip(function.entry_block.arguments, arrays, strict=True))
     return known, bind_symbols(signature(function)[0], arrays)
 
 
-def _place(block: Block, value: Value) -> tuple[int, int | None]:
-    """Return where a value is made: number of the argument, or of the op and its
-    result.
+def _position_of(block: Block, value: Value) -> tuple[int, int | None]:
+    """Return a value's position in a block: an argument's number, or an op's and a
+    result's.
     """
     if isinstance(value.owner, ir.Block):
         return list(block.arguments).index(value), None
@@ -162,7 +168,9 @@ def _place(block: Block, value: Value) -> tuple[int, int | None]:
 
 
 def _evaluate(wanted: Value, known: Arrays, symbols: Sequence[int]) -> np.ndarray:
-    """The value of `wanted`, by the ops that it is computed with."""
+    """Compute a value by the ops that it depends on; add all intermediates to
+    `known`.
+    """
     evaluate, rest = Evaluator(), [wanted]
     with np.errstate(all="ignore"):
         while rest:

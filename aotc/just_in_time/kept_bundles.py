@@ -32,14 +32,15 @@ _TOOLS = ("iree-base-compiler", "torch-mlir", "numpy")
 
 @dataclass(frozen=True)
 class KeptBundle:
-    """The cache entry of the bundle of a traced program."""
+    """The cache entry for the bundle of a traced program: key and cache."""
 
     cache: Cache
     recipe: CacheRecipe
 
     @classmethod
     def of(cls, program: Program, target: Target) -> KeptBundle | None:
-        """The place of a program at the stage `graph`.
+        """Return the cache entry of a program at the stage `graph`, or None if it is
+        not cached.
 
         Args:
             program: which is left as it is.
@@ -61,7 +62,9 @@ class KeptBundle:
         return cls(kept, CacheRecipe("function", label, parts | toolchain(target)))
 
     def unpack(self, folder: Path) -> Path | None:
-        """The bundle, unpacked into a folder; None if the cache does not have it."""
+        """Unpack the cached bundle into a folder; return its path, or None if not
+        cached.
+        """
         value = self.cache.find(self.recipe)
         if value is None:
             return None
@@ -71,7 +74,7 @@ class KeptBundle:
         return bundle
 
     def keep(self, bundle: Path) -> None:
-        """Keep a bundle, where that is possible."""
+        """Store a bundle in the cache."""
         value = io.BytesIO()
         with zipfile.ZipFile(value, "w") as archive:
             for path in sorted(bundle.rglob("*")):
@@ -79,32 +82,39 @@ class KeptBundle:
         self.cache.keep(self.recipe, value.getvalue())
 
     def check(self) -> JsonObject | None:
-        """Read a process's findings on a call of the code; None for nothing."""
-        value = self.cache.find(self._of_check)
+        """Return the stored outcome of comparing a call of the code; None if there
+        is none.
+        """
+        value = self.cache.find(self._check_recipe)
         found: JsonObject | None = None if value is None else json.loads(value)
         return found
 
     def note_check(self, found: JsonObject) -> None:
-        """Keep the findings on a call of the code, as JSON."""
-        self.cache.keep(self._of_check, json.dumps(found).encode())
+        """Store the outcome of comparing a call of the code, as JSON."""
+        self.cache.keep(self._check_recipe, json.dumps(found).encode())
 
     @property
-    def _of_check(self) -> CacheRecipe:
+    def _check_recipe(self) -> CacheRecipe:
+        """The cache key of the outcome of a comparison."""
         return CacheRecipe("call-check", self.recipe.label, self.recipe.parts)
 
 
 def _weights_digest(program: Program) -> str:
+    """Return a digest of the program's parameter arrays."""
     return arrays_digest(program.parameters)
 
 
 def cache_of_functions() -> Cache | None:
-    """The user's cache; None without one, or where somebody watches passes work."""
+    """Return the user's cache; None without one, or while the IR of passes is
+    dumped.
+    """
     is_watched = options.get("AOTC_DUMP") or options.get("AOTC_PRINT_AFTER")
     return None if is_watched else Cache.of_user()
 
 
 def toolchain(target: Target) -> dict[str, str]:
-    """Return the versions that code depends on: aotc's sources, the tools, and flags.
+    """Return cache key parts for what code depends on: aotc's sources, tools, target
+    flags.
 
     A source counts by its size and the time of its last change, as Python's own cache
     of compiled modules has it.
@@ -114,6 +124,7 @@ def toolchain(target: Target) -> dict[str, str]:
 
 @cache
 def _tools() -> str:
+    """Return a digest of aotc's source files and the versions of its tools."""
     parts = list[str]()
     for name in _SOURCES:
         spec = find_spec(name)

@@ -24,7 +24,7 @@ from aotc.tracing.entry import StoredParameter, StoredTree
 
 @dataclass(frozen=True)
 class KeptCode(Specialization):
-    """Code that the cache had.
+    """Compiled code from the cache, and the calls that it is specialized to.
 
     Args:
         made: the code.
@@ -35,7 +35,7 @@ class KeptCode(Specialization):
 
 @dataclass(frozen=True)
 class KeptFunction:
-    """A function, as far as the code for calls of it depends on how it was declared.
+    """A function with the options that its cached code depends on.
 
     Args:
         function: of arrays.
@@ -50,7 +50,8 @@ class KeptFunction:
     target: Target
 
     def recipe(self, wanted: Specialization) -> CacheRecipe | None:
-        """Return the cache's recipe of the code for some calls.
+        """Return the cache key for the code of some calls; None if it is not to be
+        cached.
 
         Args:
             wanted: for which calls.
@@ -85,7 +86,7 @@ class KeptFunction:
 
 
 def find_kept(recipe: CacheRecipe | None) -> KeptBundle | None:
-    """Return the kept bundle for a call; None if no process has traced such a call."""
+    """Return the cached bundle for a call's key; None if there is none."""
     cache = cache_of_functions()
     value = cache.find(recipe) if cache and recipe else None
     if cache is None or value is None:
@@ -94,14 +95,14 @@ def find_kept(recipe: CacheRecipe | None) -> KeptBundle | None:
 
 
 def note_kept(recipe: CacheRecipe, bundle: KeptBundle) -> None:
-    """Note which code a call has."""
+    """Store in the cache, under a call's key, which bundle has its code."""
     found = bundle.recipe
     facts = {"kind": found.kind, "label": found.label, "parts": dict(found.parts)}
     bundle.cache.keep(recipe, json.dumps(facts).encode())
 
 
 def _factories(structures: Iterable[Structure]) -> Iterator[Callable[..., object]]:
-    """The classes of the named tuples in trees."""
+    """Yield the classes of the named tuples in tree structures."""
     for each in structures:
         if each.kind == "namedtuple" and each.factory is not None:
             yield each.factory
@@ -109,14 +110,12 @@ def _factories(structures: Iterable[Structure]) -> Iterator[Callable[..., object
 
 
 def _plain(structure: Structure) -> list[object]:
-    """Return a tree as plain lists, without its classes."""
+    """Return a tree structure as nested lists, without its classes."""
     return [structure.kind, [*structure.keys], [*map(_plain, structure.children)]]
 
 
 def _plain_stored(source: StoredParameter) -> list[object]:
-    """Return the facts of Weights or a State that a trace sees: kind, structure,
-    values.
-    """
+    """Return the properties of Weights or a State that a trace depends on."""
     stored = source if isinstance(source, StoredTree) else source.state
     structure = stored.structure
     return [

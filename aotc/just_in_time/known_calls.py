@@ -21,7 +21,7 @@ _INT32 = range(-(2**31), 2**31)  # others may have another dtype
 
 
 class SignatureCallCount:
-    """The number of calls of one signature."""
+    """A mutable count of the calls of one signature."""
 
     __slots__ = ("calls",)
 
@@ -30,7 +30,7 @@ class SignatureCallCount:
 
 
 class KnownCode:
-    """The code for calls of one signature.
+    """The compiled code for calls of one signature, callable on leaves.
 
     Args:
         variant: the code.
@@ -49,12 +49,14 @@ class KnownCode:
         self._numbers = [(n, kind) for n, (mark, kind) in enumerate(marks) if mark]
 
     def run(self, leaves: Sequence[object]) -> PyTree:
-        """Return the result of a call, and count it."""
+        """Compute a call from its leaves, and count it."""
         self._count.calls += 1
         return self.variant.run(leaves)
 
     def run_given(self, given: Sequence[object]) -> PyTree:
-        """Return the result for leaves of `quick_key`; Python numbers become arrays."""
+        """Compute a call from the leaves of `quick_key`; Python numbers become
+        arrays.
+        """
         self._count.calls += 1
         if self._numbers:
             leaves = [*given]
@@ -65,7 +67,7 @@ class KnownCode:
 
 
 def quick_key(args: Sequence[object]) -> tuple[Hashable | None, Sequence[object]]:
-    """Return a key of the signature of a call, and its leaves.
+    """Return a cheap key of a call's signature, or None, and the call's leaves.
 
     Returns:
         None as the key where there is anything but arrays, Python numbers, dicts, lists
@@ -80,6 +82,7 @@ def quick_key(args: Sequence[object]) -> tuple[Hashable | None, Sequence[object]
 
 
 def _key_of_trees(args: Sequence[object]) -> tuple[Hashable | None, Sequence[object]]:
+    """Return a cheap key of a call with trees and numbers, or None, and its leaves."""
     key: list[object] = []
     leaves: list[object] = []
     left: list[Any] = [*reversed(args)]  # by `kind` each is of one type
@@ -112,7 +115,7 @@ def _key_of_trees(args: Sequence[object]) -> tuple[Hashable | None, Sequence[obj
 def are_leaves(
     given: Sequence[object], call: CallSignature, leaves: Sequence[object]
 ) -> bool:
-    """Return whether a quick key determines a call: its leaves are the signature's.
+    """Return whether the leaves of `quick_key` are those of the call's signature.
 
     Args:
         given: the leaves of `quick_key`.

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class LiveSignature:
-    """The signature of a function, which is read again when its parts are others.
+    """The signature of a function, read again when its code or defaults have changed.
 
     Args:
         function: of Python, or a method, a partial or an object that calls one.
@@ -27,7 +27,7 @@ class LiveSignature:
         self._known = self._read()
 
     def read(self) -> inspect.Signature:
-        """Return the signature of now: the same object while nothing changes."""
+        """Return the current signature: the same object while nothing changes."""
         parts, found = self._known
         now = [*_parts(self._function)]
         if len(now) != len(parts) or not all(map(is_, now, parts)):
@@ -35,6 +35,7 @@ class LiveSignature:
         return found
 
     def _read(self) -> tuple[list[object], inspect.Signature]:
+        """Return the objects that determine the signature, and the signature."""
         return [*_parts(self._function)], inspect.signature(self._function)
 
 

@@ -15,7 +15,8 @@ Sizes = tuple[tuple[int | Dim, ...], ...]  # of specs
 
 
 def symbolic_sizes(seen: Sequence[Shapes], names: Sequence[str]) -> Sizes | None:
-    """The sizes of Specs that take all calls so far; None if none of them varies.
+    """Return sizes that accept all calls so far, with Dims for those that vary; else
+    None.
 
     Args:
         seen: shapes of calls that differ in sizes alone.
@@ -42,12 +43,16 @@ def symbolic_sizes(seen: Sequence[Shapes], names: Sequence[str]) -> Sizes | None
 
 
 def _least(sizes: Sequence[int]) -> int:
-    """Return the least size code is shared from: 2, unless 0 or 1 occurs."""
+    """Return the smallest size that shares symbolic code: 2, or 1 or 0 where those
+    occur.
+    """
     return min(2, *sizes)
 
 
 def bound_sizes(sizes: Sizes, shapes: Shapes) -> dict[str, int] | None:
-    """Solve for the symbols of Specs in a call; None if they do not take its shapes."""
+    """Return each symbol's value in a call's shapes; None if the sizes do not fit
+    them.
+    """
     bound: dict[str, int] = {}
     for spec, shape in zip(sizes, shapes, strict=True):
         for size, given in zip(spec, shape, strict=True):
@@ -65,7 +70,7 @@ def fits(sizes: Sizes, shapes: Shapes) -> bool:
 
 
 def with_known(sizes: Sizes, known: Mapping[str, int]) -> Sizes:
-    """The sizes of Specs with numbers in the place of some symbols."""
+    """Return sizes with known values in the place of their symbols."""
     return tuple(
         tuple(n if isinstance(n, int) else known.get(n.name, n) for n in shape)
         for shape in sizes

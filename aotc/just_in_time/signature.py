@@ -31,7 +31,7 @@ _WIDE: NumberDtypes = {int: np.int64, float: np.float64}  # beside such arrays
 
 
 class StaticArgument:
-    """A value that code is made for: equal to one of the same type, -0.0 not to 0.0."""
+    """A static argument by its value and type, as a hashable key; -0.0 is not 0.0."""
 
     def __init__(self, value: Hashable) -> None:
         self.value = value
@@ -48,6 +48,7 @@ class StaticArgument:
 
 
 def _static_key(value: Hashable) -> Hashable:
+    """Return a hashable key of a value that distinguishes types and signs of zero."""
     if type(value) in (tuple, frozenset):
         return type(value), type(value)(map(_static_key, value))  # type: ignore[call-overload, call-arg]
     if isinstance(value, (float, complex)):
@@ -56,7 +57,7 @@ def _static_key(value: Hashable) -> Hashable:
 
 
 class CallForm(NamedTuple):
-    """The signature of a call without sizes: calls of equal forms may share symbols.
+    """The signature of a call without sizes: structures, dtypes, ranks, static values.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -74,11 +75,11 @@ class CallForm(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the leaves."""
+        """The names of the leaves."""
         return [n for name, tree in self.structures for n in leaf_names(tree, name)]
 
     def differences(self, other: CallForm) -> list[str]:
-        """List the guards that keep calls of one form from the other form's code."""
+        """Return the names of the guards by which two forms of calls differ."""
         found = [
             *map(structure_guard, _unequal(self.structures, other.structures)),
             *map(value_guard, _unequal(self.static, other.static)),
@@ -103,7 +104,7 @@ def _unequal(one: Rows, two: Rows) -> list[str]:
 
 @dataclass(frozen=True)
 class CallSignature:
-    """The signature of a call; calls of equal ones have the same code, if guards hold.
+    """The signature of a call: calls of equal ones share code, if its guards hold.
 
     Args:
         structures: of the arguments that are arrays, by name.
@@ -124,7 +125,7 @@ class CallSignature:
 
     @cached_property
     def _hash(self) -> int:
-        """The hash, kept because each call asks for it several times."""
+        """The hash, cached because each call asks for it several times."""
         return hash((self.structures, self.dtypes, self.shapes, self.static))
 
     @cached_property
@@ -137,7 +138,7 @@ class CallSignature:
 
     @property
     def names(self) -> list[str]:
-        """Names of the leaves."""
+        """The names of the leaves."""
         return self.form.names
 
     def __str__(self) -> str:
@@ -152,7 +153,7 @@ class CallSignature:
 
 
 class _Parameters(NamedTuple):
-    """The parameters of a function that calls give.
+    """The parameters of a function that callers pass: all but Weights and States.
 
     Args:
         whole: the signature of the function.
@@ -166,7 +167,7 @@ class _Parameters(NamedTuple):
 
 
 class Binder:
-    """Takes the arguments of a call apart.
+    """Binds a call's arguments to parameters; makes its signature and its leaves.
 
     Args:
         owner: how messages call the function.
@@ -194,7 +195,7 @@ class Binder:
         self._known = self._parameters_of(signature.read())
 
     def _parameters_of(self, signature: Signature) -> _Parameters:
-        """Return the parameters that calls give.
+        """Return the parameters that callers pass; refuse those that have no name.
 
         Raises:
             InputError: `bad-entry`, `bad-option`: calls cannot give them by name, or
@@ -239,7 +240,9 @@ class Binder:
         )
 
     def _parameters(self) -> _Parameters:
-        """Return the parameters that calls give now."""
+        """Return the parameters that callers pass, read again if the signature has
+        changed.
+        """
         signature = self._signature.read()
         known = self._known
         if known.whole is not signature:
@@ -247,14 +250,14 @@ class Binder:
         return known
 
     def gives_all(self, args: Sequence[object]) -> bool:
-        """Return whether a call by position alone leaves nothing to defaults."""
+        """Return whether positional arguments alone fill all parameters."""
         names = self._known.positional
         return names is not None and len(args) == len(names)
 
     def __call__(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[CallSignature, list[Array]]:
-        """The signature of a call, and its leaves.
+        """Return the signature of a call, and its leaves as arrays.
 
         Raises:
             InputError: `bad-call`: arguments are missing, or more than there are;
@@ -285,7 +288,7 @@ class Binder:
     def _arguments(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> Mapping[str, object]:
-        """The arguments by name, with those that are so by default."""
+        """Return a call's arguments by parameter name, defaults included."""
         _, signature, names = self._parameters()
         if names is not None and not kwargs and len(args) == len(names):
             return dict(zip(names, args, strict=True))  # quicker, and as a rule
@@ -301,6 +304,9 @@ class Binder:
     def _number(
         self, name: str, number: bool | int | float, dtype: type[np.generic]
     ) -> Array:
+        """Return a Python number as an array of a dtype; refuse one that overflows
+        it.
+        """
         try:
             return np.asarray(number, dtype)
         except OverflowError:
@@ -313,6 +319,7 @@ class Binder:
             ) from None
 
     def _hashable(self, name: str, value: object) -> Hashable:
+        """Return a static argument; refuse one that cannot be hashed."""
         if not isinstance(value, Hashable):
             raise InputError(
                 "bad-call",
@@ -322,7 +329,7 @@ class Binder:
         return value
 
     def _number_dtypes(self, leaves: Iterable[object]) -> NumberDtypes:
-        """Choose dtypes for Python numbers: wide where an array has a wide dtype."""
+        """Return dtypes for Python numbers: 64 bits where an array has such a dtype."""
         arrays = (x for x in leaves if isinstance(x, (np.ndarray, np.generic)))
         found = {each.dtype for each in arrays} | self._stored_dtypes
         wide = {
@@ -338,7 +345,7 @@ class Binder:
         number: int,
         leaf: object,
     ) -> Array:
-        """The leaf with this number of an argument.
+        """Return an argument's leaf as an array; refuse other than arrays and numbers.
 
         Args:
             kinds: dtypes of Python numbers.

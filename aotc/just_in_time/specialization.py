@@ -13,7 +13,7 @@ from aotc.tracing.snapshots import Snapshot
 
 @dataclass(frozen=True)
 class Specialization:
-    """The calls that code is specialized to.
+    """The calls that code is specialized to: their form, sizes and guards.
 
     Args:
         entry: the name of the function in it.

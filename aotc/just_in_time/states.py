@@ -17,7 +17,7 @@ from aotc.tracing.entry import State, StoredParameter
 
 
 class SharedStates:
-    """States by name, as the last call has left them. The caller holds a lock.
+    """The current values of a function's States, in this process or in a loaded model.
 
     Args:
         sources: the States, or the Weights, among the parameters of the function.
@@ -33,11 +33,11 @@ class SharedStates:
 
     @property
     def model(self) -> Model | None:
-        """The model that holds the states; None if they are in this process."""
+        """The model that has the current values; None if they are in this process."""
         return self._model
 
     def move_to(self, model: Model) -> None:
-        """Move the states to a model, which computes the next call."""
+        """Move the current values into a model, which computes the next call."""
         if model is self._model:
             return
         self.move_here()
@@ -47,7 +47,7 @@ class SharedStates:
         self._model, self.were_used = model, True
 
     def move_here(self) -> None:
-        """Read the states from the model that has them."""
+        """Move the current values into this process, from the model that has them."""
         if self._model is not None:
             for name in self._model.manifest.states:
                 self._here[name] = self._model.read_state(name)
@@ -65,7 +65,7 @@ class SharedStates:
         self.were_used = True
 
     def read(self, name: str) -> PyTree:
-        """Return a copy of a state."""
+        """Return a copy of a State's current value."""
         if self._model is not None and name in self._model.manifest.states:
             return self._model.read_state(name)
         leaves, structure = flatten(self._here[name])
@@ -73,9 +73,9 @@ class SharedStates:
 
     @property
     def names(self) -> list[str]:
-        """Names of the States, in the order of the parameters."""
+        """The names of the States, in the order of the parameters."""
         return list(self._here)
 
     def leaves(self) -> dict[str, list[np.ndarray]]:
-        """Return the arrays of the states, by name."""
+        """Return copies of the States' arrays, by name."""
         return {name: flatten(self.read(name))[0] for name in self._here}

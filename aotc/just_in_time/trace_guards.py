@@ -20,7 +20,7 @@ Values = Sequence[np.ndarray | UnevaluatedArray]
 
 @dataclass
 class ValueGuard:
-    """A value that code was made for.
+    """A value that a trace depends on: calls must have the same to use its code.
 
     Args:
         where: the line that looked at it.
@@ -39,11 +39,13 @@ class ValueGuard:
 
     @property
     def name(self) -> str:
-        """The name of the guard in messages and counters."""
+        """The name of the guard in messages and metrics."""
         return f"value at {self.where}"
 
     def holds(self, found: np.ndarray) -> bool:
-        """Return whether a call has the guarded value, bit for bit."""
+        """Return whether a value equals the guarded one bit for bit; count it if
+        not.
+        """
         is_same = found.tobytes() == self.value.tobytes()
         if not is_same:
             text = _text(found)
@@ -57,7 +59,7 @@ class ValueGuard:
 
 @dataclass(frozen=True)
 class TraceSizeGuard:
-    """A condition on the sizes of calls, on which Python decided for one of them.
+    """A condition on the sizes of calls that a trace depends on.
 
     Args:
         condition: over the names of symbols.
@@ -76,22 +78,22 @@ class TraceSizeGuard:
 
 
 class ValueCheck(Protocol):
-    """Holds calls to guards."""
+    """An interface to check the guarded values of a call."""
 
     guards: list[ValueGuard]
 
     def holds(self, values: Values, /) -> bool:
-        """Return whether all guards hold of a call."""
+        """Return whether a call has all guarded values."""
 
 
 class GuardCoverage:
-    """Counts of calls by line and guarded value."""
+    """Counts of calls by guarded source line and value."""
 
     def __init__(self) -> None:
         self._calls: dict[str, Counter[str]] = {}
 
     def note_calls(self, check: ValueCheck | None, calls: int) -> None:
-        """Count calls of code.
+        """Add a number of calls of some code to the counts of its guards.
 
         Args:
             check: its guards.
@@ -107,7 +109,7 @@ class GuardCoverage:
         return same
 
     def to_json(self) -> list[JsonObject]:
-        """Return, for each line, the guarded values with their calls and shares."""
+        """Return each guarded line with its values, their calls and shares."""
         return [
             {
                 "where": where,
@@ -122,4 +124,5 @@ class GuardCoverage:
 
 
 def _text(value: np.ndarray) -> str:
+    """Return an array as short text in one line."""
     return np.array2string(value, threshold=8, max_line_width=60).replace("\n", " ")

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedSpecialization(Specialization):
-    """A function that was traced for calls of one kind.
+    """A function traced to a program for calls of certain sizes and guarded values.
 
     Args:
         program: of one entry.
@@ -60,7 +60,7 @@ class TracedSpecialization(Specialization):
 
 
 class Tracer:
-    """A tracer of one function.
+    """A callable that traces one function to programs.
 
     Args:
         function: of arrays.
@@ -88,7 +88,8 @@ class Tracer:
     def __call__(
         self, call: CallSignature, sizes: Sizes, values: Values
     ) -> TracedSpecialization:
-        """Trace the function for calls of some sizes.
+        """Trace the function for calls of some sizes; pin sizes that Python uses as
+        numbers.
 
         A size that Python uses as a number is one: the function is traced again then,
         for calls of that size.
@@ -119,7 +120,7 @@ class Tracer:
     def _trace(
         self, call: CallSignature, sizes: Sizes, known: CallValues
     ) -> TracedSpecialization:
-        """The function traced once, for a call of which values are known."""
+        """Trace the function once, for a call of known values."""
         from aotc.just_in_time.guard_checks import GuardCheck
         from aotc.programs.program import Title
         from aotc.tracing.assembly import trace
@@ -153,7 +154,8 @@ class Tracer:
         )
 
     def captured(self) -> Snapshot | None:
-        """Take a snapshot of the values that the function reads besides its arguments.
+        """Return a snapshot of the outer values that the function reads; None if it
+        reads none.
 
         None if it reads nothing else.
         """
@@ -166,7 +168,8 @@ class Tracer:
         leaves: Sequence[np.ndarray],
         states: Mapping[str, PyTree],
     ) -> tuple[PyTree, dict[str, PyTree]]:
-        """Compute a call op by op, so that prints and breakpoints see values.
+        """Compute a call op by op without a trace, so that prints and breakpoints see
+        values.
 
         Args:
             call: what it is like.
@@ -186,7 +189,8 @@ class Tracer:
         return executed_call(self.as_entry(call, call.shapes), {**given, **states})
 
     def inline(self, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-        """A call that is a part of another function, which may give Weights itself.
+        """Call the function inside of another one that is traced, with its own Weights
+        if need be.
 
         Raises:
             InputError: `bad-call`: it keeps a State, which the call does not give.
@@ -214,7 +218,7 @@ class Tracer:
         leaves: Sequence[np.ndarray],
         states: Mapping[str, Sequence[np.ndarray]],
     ) -> Values:
-        """The arguments of a call, in the order of the traced function's.
+        """Return the arrays of all arguments of a call, Weights and States included.
 
         Args:
             call: what it is like.
@@ -235,7 +239,7 @@ class Tracer:
     def as_entry(
         self, call: CallSignature, sizes: Sizes, name: str | None = None
     ) -> EntryFunction:
-        """The function as an entry of these Specs, by default of its own name."""
+        """Return the function as an entry whose inputs have these sizes."""
         pairs = zip(call.dtypes, sizes, strict=True)
         specs = iter(
             [Spec(shape, dtypes.canonical_dtype(kind)) for kind, shape in pairs]
@@ -274,7 +278,7 @@ class Tracer:
         return EntryFunction(entry, sources, declared=self.place)
 
     def _source(self) -> dict[str, str]:
-        """Describe where the program comes from, for the manifest."""
+        """Return the manifest's record of the source: file and digest."""
         try:
             text = inspect.getsource(self._function).encode()
         except (OSError, TypeError):  # typed in, or made by other code
@@ -295,7 +299,9 @@ def _binds(
 
 
 def _with_numbers(tree: PyTree, are_numbers: Sequence[bool]) -> PyTree:
-    """Return traced arguments, of which some leaves are Python numbers."""
+    """Return traced arguments with the marked leaves as Python numbers, which adapt
+    dtypes.
+    """
     from aotc.tracing.array import as_number
 
     leaves, structure = flatten(tree)
@@ -304,7 +310,7 @@ def _with_numbers(tree: PyTree, are_numbers: Sequence[bool]) -> PyTree:
 
 
 def _code_of(function: Callable[..., object]) -> CodeType:
-    """The code behind a function, a method, a partial or an object that is called.
+    """Return the code object behind a function, method, partial or callable object.
 
     Raises:
         InputError: `bad-entry`: it is not written in Python.
@@ -325,7 +331,7 @@ def _code_of(function: Callable[..., object]) -> CodeType:
 
 
 def _plain_name(function: Callable[..., object]) -> str:
-    """Return the name for an entry made of the function."""
+    """Return the function's name if it is an ASCII identifier, else "function"."""
     name = getattr(function, "__name__", "")
     return name if name.isidentifier() and name.isascii() else "function"
 
@@ -333,7 +339,7 @@ def _plain_name(function: Callable[..., object]) -> str:
 def stored_parameters(
     function: Callable[..., object], given: Mapping[str, StoredParameter]
 ) -> dict[str, StoredParameter]:
-    """The Weights and States among the parameters of a function.
+    """Return the Weights and States by parameter name: given ones and globals.
 
     Those of `given`, and those of the module whose names are parameters'.
     """
@@ -348,7 +354,7 @@ def stored_parameters(
 
 
 def values_of(stored: Mapping[str, StoredParameter]) -> dict[str, StoredTree]:
-    """Return the stored values; the States themselves where they are only read."""
+    """Return the stored trees by name, with the State itself for one that is frozen."""
     return {
         name: source.state if isinstance(source, Frozen) else source
         for name, source in stored.items()

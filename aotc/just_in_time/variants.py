@@ -29,7 +29,7 @@ _STORM_HINT = (
 
 @dataclass
 class CodeVariant:
-    """Code of a function, and the calls that it is for.
+    """A compiled variant of a function, and the calls that it is specialized to.
 
     Args:
         specialization: which calls these are.
@@ -49,14 +49,14 @@ class CodeVariant:
         self._call = self.made.caller(self.specialization.entry, self._end_checks)
 
     def run(self, leaves: Sequence[object]) -> PyTree:
-        """The result of a call that it takes."""
+        """Compute a call from its leaves; return the result tree."""
         self.calls += 1
         self.used = time.monotonic_ns()
         found: PyTree = self._build(self._call(leaves))
         return found
 
     def compare(self, leaves: Sequence[object]) -> None:
-        """Compare a call with the reference evaluator, where none was compared yet.
+        """Compare a call with the reference evaluator, unless one was compared already.
 
         Raises:
             CompileError: `self-check`.
@@ -65,19 +65,21 @@ class CodeVariant:
             self._call(leaves)
 
     def _end_checks(self) -> None:
-        """Call the code directly from now on, and drop the means of comparison."""
+        """Call the code without comparison from now on, and free what comparing
+        needs.
+        """
         self._call = self.entry.call_flat
         self.made = replace(self.made, unchecked=None)
 
     @property
     def is_dynamic(self) -> bool:
-        """Return whether the variant has symbols."""
+        """Return whether some size of the variant is symbolic."""
         return any(
             not isinstance(n, int) for shape in self.specialization.sizes for n in shape
         )
 
     def to_json(self) -> JsonObject:
-        """The facts, for people and scripts."""
+        """Return the sizes, guards, calls and cost as JSON."""
         guards = self.specialization.check.guards if self.specialization.check else []
         return {
             "sizes": [[*map(_size, shape)] for shape in self.specialization.sizes],
@@ -101,17 +103,18 @@ class CodeVariant:
 
 
 def entry_labels(function: str, target: str) -> dict[str, str]:
-    """Return the labels that counters give to a function of `aotc.jit`."""
+    """Return the metric labels of a function of `aotc.jit`."""
     model = {"model": function, "version": "1.0.0", "target": target}
     return {**model, "entry": function}
 
 
 def _size(size: int | Dim) -> int | str:
+    """Return a size as a number, or a Dim's name."""
     return size if isinstance(size, int) else size.name
 
 
 class VariantCache(CodeCache[CodeVariant, str]):
-    """The variants of a function.
+    """An LRU cache of the compiled variants of a function, with metrics of misses.
 
     Args:
         owner: how messages and counters call the function.
@@ -128,11 +131,13 @@ class VariantCache(CodeCache[CodeVariant, str]):
     def find(
         self, call: CallSignature, values: Callable[[], Values]
     ) -> CodeVariant | None:
-        """The variant for a call; None if there is none, or none any more."""
+        """Return the most recently used variant that takes a call, or None."""
         return self.latest(lambda each: each.specialization.takes(call, values))
 
     def add(self, variant: CodeVariant) -> list[CodeVariant]:
-        """Keep a variant; returns those that went for it."""
+        """Add a variant to the cache and the metrics; return the variants that it
+        evicts.
+        """
         kind = "recompile" if self.compiles + self.cached else "cold"
         labels = {"layer": "jit", "kind": "warm" if variant.made.is_cached else kind}
         counters.counter("compiles", labels).add()
@@ -148,16 +153,14 @@ class VariantCache(CodeCache[CodeVariant, str]):
         return gone
 
     def share_of_calls(self) -> list[JsonObject]:
-        """Return the share of calls of each guarded value, evicted variants
-        included.
-        """
+        """Return the share of calls by guarded value, evicted variants included."""
         total = self.coverage.copy()
         for each in self.items:
             total.note_calls(each.specialization.check, each.calls)
         return total.to_json()
 
     def note_miss(self, call: CallSignature, pending: int = 0) -> None:
-        """Note how a call differs from those that have code.
+        """Count a call that has no code, by the guard that failed; limit recompilation.
 
         Args:
             call: that has none.
@@ -179,7 +182,9 @@ class VariantCache(CodeCache[CodeVariant, str]):
         self.require_room(most_common, str(call), _STORM_HINT, pending)
 
     def _difference(self, call: CallSignature) -> str:
-        """The name of the first guard that keeps a call from the code nearest to it."""
+        """Return the name of the first guard that keeps a call from the most similar
+        code.
+        """
         if not self.items:
             return "code that is still being made"
         latest = [each.specialization for each in self.by_use[::-1]]
@@ -206,7 +211,7 @@ class VariantCache(CodeCache[CodeVariant, str]):
 
 
 def size_differences(sizes: Sizes, call: CallSignature) -> list[str]:
-    """The guards that keep a call from code of its form.
+    """Return the names of the size guards by which a call's shapes do not fit code.
 
     Args:
         sizes: of the Specs that the code is for.

@@ -26,7 +26,7 @@ _MEMORY_LIMITS = (
 
 
 def probe(*, cpu_only: bool = False) -> JsonObject:
-    """Describe this machine (schema ``aotc.device/1``).
+    """Return the facts on this machine as JSON (schema ``aotc.device/1``).
 
     Args:
         cpu_only: leave out the GPUs, whose drivers take long to load.
@@ -53,10 +53,12 @@ def probe(*, cpu_only: bool = False) -> JsonObject:
 
 
 def _system() -> str:
+    """Return the name of the operating system."""
     return {"win32": "windows"}.get(sys.platform, sys.platform)
 
 
 def _release() -> str:
+    """Return the release of the operating system."""
     if hasattr(os, "uname"):
         return os.uname().release
     import platform
@@ -65,12 +67,14 @@ def _release() -> str:
 
 
 def _cpu_model() -> str | None:
+    """Return the model name of the CPU or board, or None."""
     name = next(iter(processor.cpuinfo("model name")), None)
     board = _text(Path("/sys/firmware/devicetree/base/model"))
     return name or (board.rstrip("\0") if board else None)
 
 
 def _text(path: Path) -> str | None:
+    """Return the text of a file, or None if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -78,7 +82,7 @@ def _text(path: Path) -> str | None:
 
 
 def _physical_cores() -> int | None:
-    """Return the number of cores; CPUs that share one list the same siblings."""
+    """Return the number of physical cores, or None if unknown."""
     siblings = {
         _text(path)
         for path in _SYSTEM_CPU.glob("cpu[0-9]*/topology/thread_siblings_list")
@@ -87,6 +91,7 @@ def _physical_cores() -> int | None:
 
 
 def _caches() -> dict[str, int | None]:
+    """Return the size in bytes of each cache level; None for unknown ones."""
     sizes: dict[str, int | None] = {"l1d": None, "l2": None, "l3": None}
     for index in _SYSTEM_CPU.glob("cpu0/cache/index[0-9]*"):
         level, kind = _text(index / "level"), _text(index / "type")
@@ -98,7 +103,9 @@ def _caches() -> dict[str, int | None]:
 
 
 def _memory_bytes() -> int | None:
-    """Return the memory of the machine, or of the container if that is less."""
+    """Return the bytes of memory of the machine, or of the container if that is
+    less.
+    """
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -65,7 +65,7 @@ _NODES = {
 
 
 def is_present(vendors: Collection[str] = ()) -> bool:
-    """Return whether the system has a GPU, also one whose driver does not work.
+    """Return whether the system has a GPU, even one whose driver does not work.
 
     Args:
         vendors: as PCI numbers them, such as `0x10de`; any by default.
@@ -83,12 +83,14 @@ def is_present(vendors: Collection[str] = ()) -> bool:
 
 
 def probe() -> JsonObject:
-    """The parts `cuda`, `vulkan` and `rocm` of a device; null without a driver."""
+    """Return the facts on CUDA, Vulkan and ROCm devices as JSON; null without a
+    driver.
+    """
     return {"cuda": _cuda(), "vulkan": _vulkan(), "rocm": _rocm()}
 
 
 def library(*names: str) -> ctypes.CDLL | None:
-    """The first of the libraries that is here, or None."""
+    """Load the first of the shared libraries that exists; None if none does."""
     for name in names:
         try:
             return ctypes.CDLL(name)
@@ -101,6 +103,7 @@ def library(*names: str) -> ctypes.CDLL | None:
 
 
 def _cuda() -> JsonObject | None:
+    """Return the driver version and the devices of CUDA; None without a driver."""
     cuda = library("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     version, count = ctypes.c_int(), ctypes.c_int()
     if cuda is None or cuda.cuDriverGetVersion(ctypes.byref(version)):
@@ -113,6 +116,7 @@ def _cuda() -> JsonObject | None:
 
 
 def _cuda_device(cuda: ctypes.CDLL, ordinal: int) -> dict[str, object]:
+    """Return name, architecture and memory of a CUDA device."""
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     major, minor, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
     cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
@@ -132,6 +136,8 @@ def _cuda_device(cuda: ctypes.CDLL, ordinal: int) -> dict[str, object]:
 
 
 class _ApplicationInfo(ctypes.Structure):
+    """The C structure VkApplicationInfo."""
+
     _fields_ = [
         ("type", ctypes.c_uint32),
         ("next", ctypes.c_void_p),
@@ -144,6 +150,8 @@ class _ApplicationInfo(ctypes.Structure):
 
 
 class _InstanceInfo(ctypes.Structure):
+    """The C structure VkInstanceCreateInfo."""
+
     _fields_ = [
         ("type", ctypes.c_uint32),
         ("next", ctypes.c_void_p),
@@ -157,9 +165,7 @@ class _InstanceInfo(ctypes.Structure):
 
 
 class _Properties(ctypes.Structure):
-    """The structure VkPhysicalDeviceProperties as far as it is read; `rest` is
-    longer.
-    """
+    """The C structure VkPhysicalDeviceProperties; `rest` is longer than its tail."""
 
     _fields_ = [
         ("api", ctypes.c_uint32),
@@ -173,7 +179,7 @@ class _Properties(ctypes.Structure):
 
 
 class _SomeFeatures(ctypes.Structure):
-    """A structure of Vulkan's that tells of up to four features."""
+    """A C structure of Vulkan that reports up to four features."""
 
     _fields_ = [
         ("type", ctypes.c_uint32),
@@ -183,7 +189,9 @@ class _SomeFeatures(ctypes.Structure):
 
 
 class _Features(ctypes.Structure):
-    """VkPhysicalDeviceFeatures2; `offered` is longer than those of Vulkan 1.0."""
+    """The C structure VkPhysicalDeviceFeatures2; `offered` is longer than in Vulkan
+    1.0.
+    """
 
     _fields_ = [
         ("type", ctypes.c_uint32),
@@ -193,15 +201,19 @@ class _Features(ctypes.Structure):
 
 
 class _MemoryType(ctypes.Structure):
+    """The C structure VkMemoryType."""
+
     _fields_ = [("flags", ctypes.c_uint32), ("heap", ctypes.c_uint32)]
 
 
 class _MemoryHeap(ctypes.Structure):
+    """The C structure VkMemoryHeap."""
+
     _fields_ = [("size", ctypes.c_uint64), ("flags", ctypes.c_uint32)]
 
 
 class _MemoryProperties(ctypes.Structure):
-    """The structure VkPhysicalDeviceMemoryProperties."""
+    """The C structure VkPhysicalDeviceMemoryProperties."""
 
     _fields_ = [
         ("type_count", ctypes.c_uint32),
@@ -212,8 +224,8 @@ class _MemoryProperties(ctypes.Structure):
 
 
 def _vulkan() -> dict[str, object] | None:
-    """Return the Vulkan loader's version, and each device's features that IREE
-    needs.
+    """Return the API version of the Vulkan loader, and its devices; None without a
+    loader.
     """
     vulkan = library(*_VULKAN.get(sys.platform, ("libvulkan.so.1", "libvulkan.so")))
     if vulkan is None:
@@ -227,11 +239,12 @@ def _vulkan() -> dict[str, object] | None:
 
 
 def _vulkan_version(word: int) -> str:
+    """Return a packed Vulkan version as text."""
     return f"{word >> 22 & 0x7F}.{word >> 12 & 0x3FF}.{word & 0xFFF}"
 
 
 def _vulkan_devices(vulkan: ctypes.CDLL) -> list[dict[str, object]]:
-    """Return the Vulkan devices in the order of the loader, in which IREE chooses."""
+    """Return the Vulkan devices in the loader's order, which IREE numbers them by."""
     application = _ApplicationInfo(api=_VULKAN_1_3)
     create = _InstanceInfo(type=1, application=ctypes.pointer(application))
     instance = ctypes.c_void_p()
@@ -247,6 +260,7 @@ def _vulkan_devices(vulkan: ctypes.CDLL) -> list[dict[str, object]]:
 
 
 def _vulkan_device(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, object]:
+    """Return name, API version, features and memory of a Vulkan device."""
     properties = _Properties()
     vulkan.vkGetPhysicalDeviceProperties(handle, ctypes.byref(properties))
     api = properties.api
@@ -259,7 +273,7 @@ def _vulkan_device(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> dict[str, ob
 
 
 def _vulkan_memory(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> int:
-    """The device's own memory; of one that shares the computer's, its part."""
+    """Return the bytes of a Vulkan device's own (device-local) memory."""
     memory = _MemoryProperties()
     vulkan.vkGetPhysicalDeviceMemoryProperties(handle, ctypes.byref(memory))
     return sum(
@@ -270,7 +284,7 @@ def _vulkan_memory(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> int:
 
 
 def _vulkan_features(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:
-    """Return the features from two tables that the device offers, in table order."""
+    """Return the names of the features that IREE uses and a device offers."""
     told = {kind: _SomeFeatures(type=kind) for kind in _VULKAN_FEATURES}
     first: int | None = None
     for each in told.values():
@@ -292,7 +306,8 @@ def _vulkan_features(vulkan: ctypes.CDLL, handle: ctypes.c_void_p) -> list[str]:
 
 
 def _rocm() -> dict[str, object] | None:
-    """The AMD GPUs that the kernel's compute driver (KFD) knows; None without it.
+    """Return the AMD GPUs that the kernel's compute driver (KFD) lists; None without
+    it.
 
     `hip` says whether the library is here too that runs programs on them.
     The driver numbers processors as major, minor and stepping: 90402 is gfx942, and
@@ -308,6 +323,7 @@ def _rocm() -> dict[str, object] | None:
 
 
 def _rocm_device(folder: Path) -> dict[str, object] | None:
+    """Return name, processor and memory of a KFD node; None for a CPU."""
     version = _numbers(folder / "properties").get("gfx_target_version", 0)
     if not version:
         return None
@@ -325,13 +341,14 @@ def _rocm_device(folder: Path) -> dict[str, object] | None:
 
 
 def _numbers(path: Path) -> dict[str, int]:
-    """Read a file of the driver, in which each line is a name and a number."""
+    """Read a driver's file of lines `name number`; return the numbers by name."""
     lines = [line.split() for line in _text(path).splitlines()]
     pairs = [line for line in lines if len(line) == 2]
     return {name: int(value) for name, value in pairs if value.isdecimal()}
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file, or "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

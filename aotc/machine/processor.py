@@ -83,14 +83,14 @@ _ARCHES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def arch() -> str:
-    """The machine architecture under LLVM's name."""
+    """Return the machine architecture by LLVM's name."""
     machine = os.uname().machine if hasattr(os, "uname") else _platform_machine()
     return _ARCHES.get(machine.lower(), machine.lower())
 
 
 @cache
 def cpu_features() -> tuple[str, ...]:
-    """Return the ISA features that programs may use here: sorted LLVM names."""
+    """Return the ISA features that programs may use here, as sorted LLVM names."""
     machine = arch()
     if not sys.platform.startswith("linux"):
         return BASELINE.get(machine, ())
@@ -104,13 +104,14 @@ def cpu_features() -> tuple[str, ...]:
 
 
 def _platform_machine() -> str:
+    """Return the machine name from `platform`, where `os.uname` is missing."""
     import platform
 
     return platform.machine()
 
 
 def cpuinfo(key: str) -> list[str]:
-    """The values of `key` in /proc/cpuinfo, which describes CPU after CPU."""
+    """Return the values of a key in /proc/cpuinfo, one for each CPU."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             lines = [line.partition(":") for line in file]
@@ -120,19 +121,20 @@ def cpuinfo(key: str) -> list[str]:
 
 
 def _common_flags() -> set[str]:
-    """The flags that all CPUs have: a program may be moved from one to another."""
+    """Return the flags that all CPUs have, as a program may move between them."""
     each = [set(flags.split()) for flags in set(cpuinfo("flags"))]
     return set.intersection(*each) if each else set()
 
 
 def _x86_features(flags: set[str]) -> set[str]:
-    """Return x86 features; Linux hides AVX and AMX flags that it does not save."""
+    """Return the LLVM features of x86 flags."""
     found = {_X86_FEATURES[flag] for flag in flags if flag in _X86_FEATURES}
     # LLVM names the crc32 instruction apart; CPUID reports it as part of SSE4.2.
     return found | {"crc32"} if "sse4.2" in found else found
 
 
 def _hwcap_features(table: dict[tuple[int, int], str]) -> set[str]:
+    """Return the LLVM features whose bits are set in the auxiliary vector."""
     words = _auxiliary_vector()
     return {
         name for (entry, bit), name in table.items() if words.get(entry, 0) >> bit & 1
@@ -140,6 +142,7 @@ def _hwcap_features(table: dict[tuple[int, int], str]) -> set[str]:
 
 
 def _auxiliary_vector() -> dict[int, int]:
+    """Return this process's auxiliary vector: words by entry type."""
     try:
         raw = Path("/proc/self/auxv").read_bytes()
     except OSError:

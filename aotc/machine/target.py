@@ -23,7 +23,7 @@ from aotc.machine import processor
 
 @dataclass(frozen=True)
 class Target:
-    """A row of the table of targets.
+    """A compilation target: a row of the table of targets.
 
     Args:
         name: canonical name, such as ``cuda:sm_89``.
@@ -58,7 +58,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """The target that `text` names; of the set `cpu` the most common one.
+        """Return the target of a name; of the set `cpu`, the most common one.
 
         Raises:
             InputError: no such target; the hint lists those that there are.
@@ -73,8 +73,8 @@ class Target:
 
     @classmethod
     def named(cls, text: str) -> tuple[Target, ...]:
-        """Return all targets that `text` names: `cpu` and `cuda` name sets, `native`
-        one.
+        """Return all targets of a name: `cpu` and `cuda` are sets, `native` is this
+        machine's.
 
         `cpu` are the levels that common processors of the architecture of this machine
         have, and the loader takes the best one that a device runs. `cuda` are the GPUs
@@ -95,8 +95,7 @@ class Target:
 
     @classmethod
     def listed(cls, given: str | Iterable[Target | str]) -> tuple[Target, ...]:
-        """Return targets that are given as such, or as texts that `named` takes; each
-        once.
+        """Return the distinct targets among targets and names.
 
         Raises:
             InputError: one of them is none; the hint lists those that there are.
@@ -110,7 +109,8 @@ class Target:
 
     @classmethod
     def default(cls) -> tuple[Target, ...]:
-        """Return the targets of a build that names none: AOTC_TARGETS, or else `cpu`.
+        """Return the targets of a build that names none: those of AOTC_TARGETS, or else
+        `cpu`.
 
         Raises:
             InputError: AOTC_TARGETS names one that there is not.
@@ -127,7 +127,7 @@ class Target:
 
     @property
     def id(self) -> str:
-        """The name in a form that can be a file name."""
+        """The name in a form that is valid as a file name."""
         return self.name.replace(":", "-")
 
     @property
@@ -138,7 +138,7 @@ class Target:
         return self.name.partition(":")[0].partition("-v")[0]
 
     def to_json(self) -> dict[str, object]:
-        """The `target` object of a variant in the manifest."""
+        """Return the `target` object of a variant in the manifest."""
         facts: dict[str, object] = {
             "name": self.name,
             "arch": self.arch,
@@ -168,7 +168,7 @@ def _cpu(
     *more: str,
     gains_narrow_types_alone: bool = False,
 ) -> Target:
-    """Make a target of native code in an embedded ELF, which depends on no OS."""
+    """Return a target of native CPU code in an embedded ELF, independent of the OS."""
     arch, _, _ = name.partition("-v")
     return Target(
         name=name,
@@ -206,8 +206,8 @@ _RECORDINGS = "--iree-hal-force-indirect-command-buffers"
 def _cuda(
     sm: str, summary: str, ptx_isa: str, driver_api: int, others: str = ""
 ) -> Target:
-    """Make a target of PTX text: the driver translates it for this GPU generation or a
-    newer one.
+    """Return a target of PTX, which drivers translate for this GPU generation or newer
+    ones.
 
     Args:
         sm: that kernels of aotc's own are for; with an `a`, it is that one alone.
@@ -252,6 +252,7 @@ _VULKAN_DEVICE = (
 
 
 def _rocm(chip: str, summary: str) -> Target:
+    """Return a target of an AMD GPU."""
     return Target(
         name=f"rocm:{chip}",
         summary=summary,
@@ -386,7 +387,8 @@ _BYTES_LEVELS: dict[tuple[str, ...], str] = {_X86: "x86_64-v4-dot"}
 
 
 def for_bytes(targets: Sequence[Target]) -> tuple[Target, ...]:
-    """The targets for a program with weights of bytes.
+    """Return targets for a program with i8 or u8 weights: the set `cpu` gets a
+    dot-product level.
 
     Those that are `cpu` get the level that has instructions for products of bytes; what
     others name stays what they name.
@@ -396,6 +398,7 @@ def for_bytes(targets: Sequence[Target]) -> tuple[Target, ...]:
 
 
 def _cpu_set() -> tuple[str, ...]:
+    """Return the names of the targets that `cpu` means on this machine."""
     import platform
 
     machine = platform.machine().lower()
@@ -409,12 +412,14 @@ def _cpu_set() -> tuple[str, ...]:
 
 
 def cpu_level() -> str:
-    """The best CPU target of the table that this machine runs, else its arch."""
+    """Return the name of the best CPU target that this machine runs, else its
+    architecture.
+    """
     return level_of(processor.arch(), processor.cpu_features())
 
 
 def level_of(machine: str, features: Collection[str]) -> str:
-    """The best CPU target for such a machine, else its architecture."""
+    """Return the name of the best CPU target for an architecture and features."""
     levels = [
         target
         for target in TARGETS.values()
@@ -426,6 +431,7 @@ def level_of(machine: str, features: Collection[str]) -> str:
 
 
 def _native() -> Target:
+    """Return the best CPU target that this machine runs."""
     level = cpu_level()
     if level not in TARGETS:
         raise SetupError(
@@ -437,6 +443,7 @@ def _native() -> Target:
 
 
 def _unknown(given: object) -> InputError:
+    """Return the error for a name that is no target, with similar ones."""
     from difflib import get_close_matches
 
     known = ["cpu", "native", *TARGETS, *_ALIASES]

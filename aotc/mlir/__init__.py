@@ -21,6 +21,7 @@ from aotc.errors import SetupError
 
 
 def _bindings() -> str:
+    """Return the name of the package that has the MLIR bindings."""
     for package in ("mlir", "torch_mlir"):
         try:
             import_module(f"{package}.dialects.ext")
@@ -47,7 +48,7 @@ PLAIN_OPS = {
 
 
 class _ScalarOps:
-    """A dialect of the bindings, with functions that build plain ops at once.
+    """A wrapper of a dialect's bindings whose plain ops are built by faster functions.
 
     Bodies are made of little else, and the bindings' own functions take three times as
     long: they look up segments of operands, locations and results of each op anew.
@@ -59,12 +60,16 @@ class _ScalarOps:
             setattr(self, name, self._builder(dialect, name))
 
     def __getattr__(self, name: str) -> object:
+        """Return any other name of the dialect's bindings; cached."""
         found = getattr(self._module, name)
         setattr(self, name, found)  # asked for with every op
         return found
 
     @staticmethod
     def _builder(dialect: str, name: str) -> Callable[..., Value]:
+        """Return a function that builds an op of operands and infers its result
+        type.
+        """
         op = f"{dialect}.{name}"
 
         def build(*operands: Value, **attributes: ir.Attribute) -> Value:
@@ -79,7 +84,7 @@ class _ScalarOps:
 
 
 class _Deferred:
-    """A module of the bindings that is imported when something of it is asked for.
+    """A stand-in for a module of the bindings, which is imported on first access.
 
     That of linalg builds its named ops when it is imported, in a sixth of the time that
     all other bindings take together with the graph dialect; tracing needs none of them.
@@ -89,6 +94,7 @@ class _Deferred:
         self._name = name
 
     def __getattr__(self, name: str) -> object:
+        """Return a name of the module, which is imported if need be; cached."""
         found = getattr(import_module(self._name), name)
         setattr(self, name, found)  # asked for with every op
         return found
@@ -122,7 +128,7 @@ Value = ir.Value
 
 
 def provide_dialect(name: str, module: ModuleType) -> None:
-    """Make `module` the one that the bindings import for the dialect `name`.
+    """Register the module that the bindings import for the dialect `name`.
 
     They look for `PACKAGE.dialects.NAME` whenever Python first sees an op. A failed
     import is tried again for the next op, which cost two thirds of the passes' time.
@@ -132,7 +138,7 @@ def provide_dialect(name: str, module: ModuleType) -> None:
 
 @cache
 def stablehlo() -> ModuleType:
-    """The bindings of the StableHLO dialect: its attributes and its portable artifacts.
+    """Return the bindings of the StableHLO dialect.
 
     Raises:
         SetupError: the MLIR bindings that are installed have none.
@@ -148,7 +154,8 @@ def stablehlo() -> ModuleType:
 
 
 def in_generic_form(text: str) -> str:
-    """A module in dialects that only IREE's bindings can parse, in MLIR's generic form.
+    """Return a module that only IREE's bindings can parse as text in MLIR's generic
+    form.
 
     That form can be read without knowing the dialects.
     """
@@ -163,14 +170,14 @@ def in_generic_form(text: str) -> str:
 
 
 def bytecode(module: Module) -> bytes:
-    """The module in a form that is quick to make and to compare; lines included."""
+    """Return a module as MLIR bytecode, with locations."""
     file = io.BytesIO()
     module.operation.write_bytecode(file)
     return file.getvalue()
 
 
 def source_of(location: ir.Location) -> str | None:
-    """`file:line (layer/path)` of an MLIR location, or None when it is unknown."""
+    """Return an MLIR location as `file:line (layer/path)`, or None if it is unknown."""
     path: list[str] = []
     while isinstance(location, ir.NameLoc):
         path.append(location.name_str)

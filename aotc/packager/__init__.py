@@ -61,7 +61,7 @@ def pack(
     signer: Signer | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a bundle into a folder, and return its path.
+    """Write a bundle of a compiled program into a folder; return the bundle's path.
 
     Args:
         program: what was compiled, as far as it is the same for all targets.
@@ -86,7 +86,7 @@ def pack(
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """The weights of a bundle that is written, for others that read the same.
+    """The weight archives of a written bundle, for other bundles with the same weights.
 
     Args:
         bundle: its folder.
@@ -101,7 +101,7 @@ class PackedWeights:
     compared: set[str] = field(default_factory=set)
 
     def names_of(self, parameters: Arrays, target: str) -> dict[str, str]:
-        """Return other names for some parameters: those of the like in this bundle.
+        """Return new names for parameters: those of equal arrays in this bundle.
 
         Passes name what they compute by what else there is, such as other entries.
 
@@ -139,7 +139,8 @@ class PackedWeights:
         parameters: Arrays,
         folder: Path,
     ) -> Iterator[Path]:
-        """Write another bundle, which has the archives within this block.
+        """Write another bundle that borrows this one's weight archives within the
+        `with` block.
 
         An archive is lent if it has no other tensor of a name. What is in none of them
         is packed. This bundle cannot be loaded meanwhile.
@@ -181,13 +182,14 @@ _OWN_WEIGHTS = "weights-own.irpa"
 
 
 def take_back(finished: FinishedFiles, bundle: Path) -> None:
-    """Move files from an abandoned bundle back to their own paths."""
+    """Move files from an abandoned bundle back to their former paths."""
     for name, file in finished.items():
         (bundle / name).rename(file.path)
 
 
 def write_files(contents: Contents, folder: Path) -> FinishedFiles:
-    """Write what is in memory into a folder, from where bundles take it.
+    """Write contents that are in memory to files in a folder; return all as finished
+    files.
 
     Args:
         contents: see `files`.
@@ -197,12 +199,16 @@ def write_files(contents: Contents, folder: Path) -> FinishedFiles:
         SetupError: `cannot-write`.
     """
     try:
-        return {path: _finished(each, folder / path) for path, each in contents.items()}
+        return {
+            path: _write_unfinished(each, folder / path)
+            for path, each in contents.items()
+        }
     except OSError as error:
         raise cannot_write(folder, error, "the bundle") from error
 
 
-def _finished(content: bytes | FinishedFile, place: Path) -> FinishedFile:
+def _write_unfinished(content: bytes | FinishedFile, place: Path) -> FinishedFile:
+    """Write bytes to a file, and return it as finished; a finished file unchanged."""
     if isinstance(content, FinishedFile):
         return content
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -215,7 +221,7 @@ def files(
     variants: Sequence[CompiledVariant],
     title: tuple[str, str],
 ) -> Contents:
-    """Return every file of a bundle but manifest and signature."""
+    """Return the contents of a bundle by path: all but the manifest and signature."""
     modules = {module_file(v): v.vmfb for v in variants}
     found: Contents = {**modules, **archives}
     digested = digests(found)

@@ -32,7 +32,8 @@ def manifest(
     title: tuple[str, str],
     findings: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The manifest without `files` and `channel`, which writing the bundle adds.
+    """Return a bundle's manifest without `files` and `channel`, which writing the
+    bundle adds.
 
     Args:
         program: what was compiled, as far as it is the same for all targets.
@@ -76,15 +77,13 @@ def manifest(
 
 
 def _quantization(program: Program) -> dict[str, object]:
-    """Return the manifest's section on the precision of layers, if they are
-    quantised.
-    """
+    """Return the manifest's section on quantized layers; empty without any."""
     facts = program.quantization
     return {} if facts is None else {"quantization": facts}
 
 
 def _tuning(program: Program) -> dict[str, object]:
-    """The tuning file that schedules come from, if there is one."""
+    """Return the manifest's section on the tuning file; empty without one."""
     tuning = program.tuning
     if tuning is None:
         return {}
@@ -92,7 +91,7 @@ def _tuning(program: Program) -> dict[str, object]:
 
 
 def _features(program: Program) -> list[str]:
-    """Return the features that a reader must know to call the entries correctly."""
+    """Return the features that a loader must know to call the entries correctly."""
     entries = program.entry_points
     needed = {
         "guards": any(entry.guards for entry in entries),
@@ -103,7 +102,9 @@ def _features(program: Program) -> list[str]:
 
 
 def _creation_time() -> str | None:
-    """The time of the sources, where the build is told one (SOURCE_DATE_EPOCH)."""
+    """Return the time of SOURCE_DATE_EPOCH in ISO format, or None if that is not
+    set.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if epoch is None:
         return None
@@ -117,6 +118,7 @@ def _creation_time() -> str | None:
 
 
 def _toolchain(variants: Sequence[CompiledVariant]) -> dict[str, object]:
+    """Return the manifest's section on the versions of the tools."""
     return {
         "aotc": __version__,
         "iree_compiler": variants[0].compiler,
@@ -126,7 +128,8 @@ def _toolchain(variants: Sequence[CompiledVariant]) -> dict[str, object]:
 
 
 def _precision(program: Program) -> JsonObject:
-    """The element types that cross the boundary, where nothing is converted.
+    """Return the manifest's section on dtypes: of inputs and outputs, and of mixed
+    precision.
 
     Beside them stands what a build was asked to compute products in (`mixed`).
     """
@@ -137,6 +140,7 @@ def _precision(program: Program) -> JsonObject:
 
 
 def _symbols(program: Program) -> dict[str, object]:
+    """Return the contract of each symbol as JSON; refuse different ones of one name."""
     contracts: dict[str, Any] = {}
     for entry in program.entry_points:
         for contract in entry.symbols:
@@ -152,11 +156,13 @@ def _symbols(program: Program) -> dict[str, object]:
 
 
 def _leaf(name: str, tensor: Tensor) -> dict[str, Any]:
+    """Return the manifest's record of an array: name, dtype and shape."""
     shape = [size if isinstance(size, int) else str(size) for size in tensor.shape]
     return {"name": name, "dtype": tensor.dtype, "shape": shape}
 
 
 def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
+    """Return the manifest's records of an entry's inputs or outputs."""
     return [
         {
             **_leaf(port.name, port.type),
@@ -170,6 +176,7 @@ def _leaves(ports: Sequence[Port]) -> list[dict[str, Any]]:
 def _entry_point(
     entry: Entry, specializations: Mapping[str, SizeSpecialization]
 ) -> dict[str, object]:
+    """Return the manifest's record of an entry."""
     guards = [guard.to_json() for guard in entry.guards]
     special = [
         _specialization(entry, name, each) for name, each in specializations.items()
@@ -196,6 +203,7 @@ def _entry_point(
 def _specialization(
     entry: Entry, name: str, special: SizeSpecialization
 ) -> dict[str, Any]:
+    """Return the manifest's record of a specialization of an entry."""
     row = {"export": name, "sizes": dict(special.sizes)}
     if not special.padded:
         return row
@@ -205,6 +213,7 @@ def _specialization(
 
 
 def _state(state: StateSpec) -> dict[str, object]:
+    """Return the manifest's record of a State."""
     names = leaf_names(state.tree)
     return {
         "name": state.name,
@@ -216,15 +225,18 @@ def _state(state: StateSpec) -> dict[str, object]:
 
 
 def _weights(weights: WeightFile) -> dict[str, object]:
+    """Return the manifest's record of a weight file."""
     row = {"file": weights.path, "format": "irpa", "scope": SCOPE}
     return {**row, "required_by": list(weights.required_by)}
 
 
 def module_file(variant: CompiledVariant) -> str:
+    """Return the path of a variant's module in the bundle."""
     return f"variants/{variant.target.id}.vmfb"
 
 
 def _variant(variant: CompiledVariant) -> JsonObject:
+    """Return the manifest's record of a compiled variant."""
     abi = vmfb.runtime_abi(variant.vmfb)
     release = variant.compiler["version"].partition("rc")[0]
     unknown = variant.memory_unknown
@@ -244,6 +256,6 @@ def _variant(variant: CompiledVariant) -> JsonObject:
 
 
 def _features_of(code: bytes) -> dict[str, object]:
-    """Return the features that code for Vulkan asks of a device, for the manifest."""
+    """Return the Vulkan features that code needs of a device, for the manifest."""
     found = sorted(vmfb.vulkan_features(code))
     return {"vulkan_features": found} if found else {}

@@ -26,7 +26,7 @@ Digests = Mapping[str, str]  # SHA-256 in hexadecimal by path in the bundle
 
 
 def digests(files: Mapping[str, Content]) -> Digests:
-    """The digest of every file, in the order of their paths.
+    """Return the SHA-256 of each file by path, in sorted order.
 
     What is not hashed yet is read once.
     """
@@ -34,7 +34,7 @@ def digests(files: Mapping[str, Content]) -> Digests:
 
 
 def tools(variants: Sequence[CompiledVariant]) -> dict[str, str]:
-    """Return the distributions that compiled the modules, with their versions."""
+    """Return the versions of the distributions that compiled the modules, by name."""
     return {
         "aotc": __version__,
         "iree-base-compiler": variants[0].compiler["version"],
@@ -45,7 +45,7 @@ def tools(variants: Sequence[CompiledVariant]) -> dict[str, str]:
 def sbom(
     variants: Sequence[CompiledVariant], files: Digests, title: tuple[str, str]
 ) -> bytes:
-    """Return the software bill of materials, CycloneDX 1.6: files, and their tools."""
+    """Return the bill of materials as CycloneDX 1.6 JSON: files and tools."""
     name, version = title
     components = [
         {"type": "application", "name": tool, "version": release}
@@ -78,7 +78,8 @@ def sbom(
 def provenance(
     program: Program, variants: Sequence[CompiledVariant], files: Digests
 ) -> bytes:
-    """An in-toto statement with SLSA provenance v1 about the modules and weights.
+    """Return an in-toto statement with SLSA provenance v1 on modules and weights, as
+    JSON.
 
     Its builder is the tool, and it names no person, machine or time: who vouches for
     the build is told by the signature, and equal builds are to be equal.
@@ -118,7 +119,7 @@ def provenance(
 
 
 def _specializations(program: Program) -> dict[str, object]:
-    """Return the sizes for which entries have code of their own, if any."""
+    """Return the sizes that entries are specialized for; empty without any."""
     rows = [
         {
             "entry": entry.name,
@@ -132,7 +133,7 @@ def _specializations(program: Program) -> dict[str, object]:
 
 
 def _tuning(program: Program) -> list[dict[str, object]]:
-    """The tuning file, which the code depends on."""
+    """Return the tuning file as a dependency of the build; empty without one."""
     tuning = program.tuning
     if tuning is None:
         return []
@@ -140,6 +141,7 @@ def _tuning(program: Program) -> list[dict[str, object]]:
 
 
 def _sha256(content: Content) -> str:
+    """Return the SHA-256 of bytes or a file."""
     if isinstance(content, FinishedFile):
         return content.sha256
     if isinstance(content, bytes):
@@ -149,4 +151,5 @@ def _sha256(content: Content) -> str:
 
 
 def _canonical(document: JsonObject) -> bytes:
+    """Return a document as JSON with sorted keys, in ASCII."""
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode("ascii")

@@ -18,7 +18,7 @@ Archives = Mapping[str, FinishedFile]  # by path in the bundle
 
 @dataclass(frozen=True)
 class WeightFile:
-    """The parameters that the same variants read, so that none loads others.
+    """The parameters that the same variants read, to be stored in one archive.
 
     Args:
         path: in the bundle.
@@ -32,7 +32,8 @@ class WeightFile:
 
 
 def write_archives(weights: Sequence[WeightFile], folder: Path) -> Archives:
-    """Write the archives of weights, which bundles take from there, by their paths.
+    """Write the archives of weights into a folder; return the finished files by bundle
+    path.
 
     Args:
         weights: of all variants, see `weight_files`.
@@ -48,12 +49,14 @@ def write_archives(weights: Sequence[WeightFile], folder: Path) -> Archives:
 
 
 def _write(weights: WeightFile, folder: Path) -> FinishedFile:
+    """Write one archive; return it as a finished file."""
     parts = ArchiveParts(weights.parameters)
     return write_file(folder / weights.path, parts, lambda: parts.head)
 
 
 def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
-    """The parameters of a program's variants, each distinct array once.
+    """Return all variants' parameters, each distinct array once; rename clashing ones
+    in programs.
 
     Where a variant has other values under a name than one before it, its parameter
     takes another name, in its module too.
@@ -83,7 +86,8 @@ def merge_parameters(programs: Mapping[str, Program]) -> Arrays:
 
 
 def weight_files(programs: Mapping[str, Program]) -> list[WeightFile]:
-    """The files for the parameters of a program's variants.
+    """Group the parameters of a program's variants into files, by the variants that
+    read them.
 
     What all of them read is in `weights.irpa`, what one alone reads in
     `weights-ID.irpa`, and what others share in `weights-shared.irpa` and so on.
@@ -104,6 +108,9 @@ def weight_files(programs: Mapping[str, Program]) -> list[WeightFile]:
 
 
 def _weight_paths(groups: Iterable[Sequence[str]], variants: int) -> Iterator[str]:
+    """Yield the bundle path of each group of parameters, by the variants that read
+    it.
+    """
     shared = 0
     for readers in groups:
         if len(readers) == variants:
@@ -116,7 +123,7 @@ def _weight_paths(groups: Iterable[Sequence[str]], variants: int) -> Iterator[st
 
 
 def free_name(name: str, target: str, taken: Collection[str]) -> str:
-    """`name@target`, with more signs between where a parameter is called that."""
+    """Return `name@target`, with more `@` signs if that name is taken."""
     signs = "@"
     while (free := f"{name}{signs}{target}") in taken:
         signs += "@"

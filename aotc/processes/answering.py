@@ -26,7 +26,7 @@ def answer_parent(
     facts: Callable[[T], object],
     compute: Callable[[T, Q], object],
 ) -> None:
-    """Answer the process that the command line names, until it asks no more or ends.
+    """Answer questions of the parent process on standard input until that is closed.
 
     Args:
         load: makes what answers, from the first question.
@@ -47,7 +47,7 @@ def answer_parent(
 def _answer(
     answers: BinaryIO, compute: Callable[[], T], facts: Callable[[T], object]
 ) -> T | None:
-    """Compute and send the facts, or the error; return the value, or None."""
+    """Compute a value and send facts on it, or the error; return the value, or None."""
     try:
         with translate_system_errors():  # also of receiving and sending
             found = compute()

@@ -26,7 +26,7 @@ _GRACE = 10.0  # seconds that a process without pipes has to end
 
 
 class NoAnswer(Exception):
-    """A child has ended without an answer.
+    """Raised if a child process ended without an answer.
 
     Args:
         how: it did, as in "died of SIGSEGV".
@@ -41,7 +41,7 @@ class NoAnswer(Exception):
     def error(
         self, what: str, within: str = "", where: str | None = None
     ) -> CompileError | SetupError:
-        """Make the error of compiled code that the child died of.
+        """Return the error for compiled code of which the child process died.
 
         Args:
             what: the child runs, as in "the code for x".
@@ -61,11 +61,11 @@ class NoAnswer(Exception):
 
 
 class LateError(NoAnswer):
-    """A child was ended, as its answer took too long."""
+    """Raised if a child process was killed, as its answer took too long."""
 
 
 class Child:
-    """A process that answers questions, as a context manager.
+    """A child process that answers questions, as a context manager.
 
     Args:
         module: that it runs, whose `main` calls `answer_parent`.
@@ -84,11 +84,11 @@ class Child:
                 stderr=self._log,
                 env=options.child_environment(),
             )
-            stack.callback(self._end)
+            stack.callback(self._kill)
             self._resources = stack.pop_all()
 
     def ask(self, question: object, seconds: float | None = None) -> Any:
-        """The answer to a question.
+        """Send a question to the child; return its answer.
 
         Args:
             question: that can be pickled.
@@ -113,7 +113,7 @@ class Child:
 
     @contextmanager
     def _deadline(self, seconds: float | None) -> Iterator[None]:
-        """End the child if this block takes longer."""
+        """Kill the child if the `with` block takes longer than `seconds`."""
         timer = threading.Timer(seconds, self._stop) if seconds else None
         if timer:
             timer.start()
@@ -124,12 +124,14 @@ class Child:
                 timer.cancel()
 
     def _stop(self) -> None:
+        """Kill the child, and note that it was late."""
         self.is_stopped = True
         self._process.kill()
 
     def _no_answer(self, error: Exception, seconds: float | None) -> NoAnswer:
+        """Return the error for a child that ended, or wrote no answer; kill it."""
         if self.is_stopped:
-            return LateError(f"did not end within {seconds} s", None, self._said())
+            return LateError(f"did not end within {seconds} s", None, self._log_text())
         how, code = str(error), None
         if isinstance(error, EOFError):
             with suppress(subprocess.TimeoutExpired):
@@ -137,13 +139,15 @@ class Child:
             ended = "died of" if code is None or code < 0 else "ended with"
             how = "closed its pipe" if code is None else f"{ended} {exit_cause(code)}"
         self._process.kill()
-        return NoAnswer(how, code, self._said())
+        return NoAnswer(how, code, self._log_text())
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
+        """Return the child's standard error as text."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace").strip()
 
-    def _end(self) -> None:
+    def _kill(self) -> None:
+        """Kill the child, wait for its end and close its pipes."""
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
@@ -151,7 +155,7 @@ class Child:
                 cast("BinaryIO", stream).close()
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the child and free its resources."""
         self._resources.close()
 
     def __enter__(self) -> Self:

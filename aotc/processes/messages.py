@@ -15,11 +15,11 @@ _LENGTH = 8  # bytes
 
 
 class NoMessageError(Exception):
-    """Other bytes are in the place of a message."""
+    """Raised if the bytes read are no message."""
 
 
 def send(stream: BinaryIO, message: object) -> None:
-    """Write a message.
+    """Write a message to a stream, pickled behind a mark and its length.
 
     Raises:
         MemoryError: nothing of it has been written.
@@ -32,7 +32,7 @@ def send(stream: BinaryIO, message: object) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """Read a message.
+    """Read a message from a stream; return the unpickled object.
 
     Raises:
         EOFError: there is none any more, or a part of one only.
@@ -53,6 +53,7 @@ def receive(stream: BinaryIO) -> Any:
 
 
 def _read_exactly(stream: BinaryIO, length: int) -> bytes:
+    """Read `length` bytes; raise EOFError if there are fewer."""
     data = stream.read(length)
     if len(data) < length:
         raise EOFError

@@ -12,21 +12,21 @@ from aotc.core import options
 
 
 class RunningProcesses:
-    """The processes at work, which are stopped together."""
+    """A set of running processes, to be killed together."""
 
     def __init__(self) -> None:
         self.processes: set[subprocess.Popen[bytes]] = set()
         self.is_stopped = False
 
     def stop(self) -> None:
-        """Kill all of them, and those to come."""
+        """Kill all processes in the set, and those that are added later."""
         self.is_stopped = True
         for process in tuple(self.processes):
             process.kill()
 
     @contextmanager
     def including(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
-        """Stop a process too if that is asked for within this block."""
+        """Have the process in the set within the `with` block."""
         self.processes.add(process)
         if self.is_stopped:
             process.kill()
@@ -38,7 +38,7 @@ class RunningProcesses:
 
 @dataclass(frozen=True)
 class Finished:
-    """The end of a program.
+    """The exit code, output and log of a finished program.
 
     Args:
         code: its exit code, negative for a signal.
@@ -58,7 +58,7 @@ def run_python(
     seconds: float | None = None,
     running: RunningProcesses | None = None,
 ) -> Finished:
-    """Run Python, and wait for its end.
+    """Run a Python program to its end; return its exit code, output and log.
 
     Args:
         arguments: of the interpreter.

@@ -43,7 +43,7 @@ _SIZES: dict[type[GraphOp], str] = {
 
 
 def divided_values(ops: Sequence[GraphOp], result: Value) -> set[Value]:
-    """Return the values of which a part is needed for a part of a result.
+    """Return the values that a slice of the result along axis 0 needs a slice of, only.
 
     Others are needed as a whole, and copied along the first axis. There are none where
     an op reads other parts, too.
@@ -67,6 +67,9 @@ def divided_values(ops: Sequence[GraphOp], result: Value) -> set[Value]:
 
 
 def _keeps_parts(op: GraphOp) -> bool:
+    """Return whether slices of an op's result along axis 0 need only those of its
+    operands.
+    """
     kept = _KEEPING.get(type(op))
     if kept is not None:
         return bool(Tensor.of(op.operands[0]).shape) and kept(op)
@@ -75,16 +78,17 @@ def _keeps_parts(op: GraphOp) -> bool:
 
 
 def _first_size(value: Value) -> int:
+    """Return the length of a value's axis 0."""
     return int(Tensor.of(value).shape[0])
 
 
 def most_parts(values: Iterable[Value]) -> int:
-    """Return into how many equal parts some values can be divided at most."""
+    """Return the greatest number of equal slices along axis 0 that all values allow."""
     return gcd(*map(_first_size, values)) or 1
 
 
 def count_of_parts(values: Iterable[Value], most: int) -> int:
-    """Return into how many parts values are divided, so that each is small.
+    """Return the number of slices into which to cut values, so that each is small.
 
     Args:
         values: to divide.
@@ -96,6 +100,7 @@ def count_of_parts(values: Iterable[Value], most: int) -> int:
 
 
 def _bytes_of(value: Value) -> int:
+    """Return the bytes of a value."""
     kind = Tensor.of(value)
     size = dtypes.to_numpy(kind.dtype).itemsize
     return int(np.prod([int(n) for n in kind.shape], dtype=np.int64)) * size
@@ -104,7 +109,7 @@ def _bytes_of(value: Value) -> int:
 def results_of_part(
     op: GraphOp, arrays: Sequence[Array], divided: set[Value], count: int
 ) -> list[Array]:
-    """Compute an op on parts of its operands, by its `ref` rule.
+    """Compute an op by its `ref` rule on slices of its operands along axis 0.
 
     Args:
         op: whose values are divided, or are not.
@@ -124,6 +129,8 @@ def results_of_part(
 
 
 def part_of(array: Array, number: int, count: int) -> Array:
-    """Return one of some equal parts of an array, a view."""
+    """Return the slice of this number, of `count` equal ones along axis 0, as a
+    view.
+    """
     size = len(array) // count
     return array[number * size : (number + 1) * size]

@@ -40,7 +40,7 @@ Array = np.ndarray
 
 
 class ComputedArray(UnevaluatedArray):
-    """An array that graph ops compute when `numpy.asarray` asks for it, each time.
+    """A lazy array: graph ops compute it each time that `numpy.asarray` is called.
 
     Args:
         ops: what computes it, in order; they are copied.
@@ -61,13 +61,17 @@ class ComputedArray(UnevaluatedArray):
 
     @classmethod
     def of_module(cls, module: Module, leaves: Sequence[StoredArray]) -> ComputedArray:
-        """Return the array that `module` of another one computes from its leaves."""
+        """Return the lazy array that another one's `module` computes from these
+        leaves.
+        """
         found = cls.__new__(cls)
         found._initialize(module, leaves)
         return found
 
     def _initialize(self, module: Module, leaves: Sequence[StoredArray]) -> None:
-        """Initialise by a module whose only function computes it from the leaves."""
+        """Initialize by a module whose only function computes the array from the
+        leaves.
+        """
         self.module, self.leaves = module, [*leaves]
         (function,) = _ops_of(module.body)
         self._block = function.entry_block
@@ -77,7 +81,7 @@ class ComputedArray(UnevaluatedArray):
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
     ) -> Array:
-        """Compute the array."""
+        """Compute the array, slice by slice where that saves memory."""
         parts = self.computed_parts()
         if self._count == 1:
             array = next(parts)
@@ -88,7 +92,9 @@ class ComputedArray(UnevaluatedArray):
         return array if dtype is None else array.astype(dtype)
 
     def computed_parts(self) -> Iterator[Array]:
-        """Yield the array in parts, so that intermediates take little memory."""
+        """Yield slices of the array along axis 0, so that intermediates take little
+        memory.
+        """
         compute = self._whole if self._count == 1 else self._parts(self._count)
         for number in range(self._count):
             with self.module.context, np.errstate(all="ignore"):  # as in a call
@@ -96,16 +102,19 @@ class ComputedArray(UnevaluatedArray):
             yield part
 
     def _whole(self, _: int) -> Array:
+        """Compute the whole array at once."""
         return _run(self._block, self.leaves, lambda op, given: evaluate(op, given, []))
 
     @cached_property
     def _count(self) -> int:
-        """The number of parts in which the array is computed."""
+        """The number of slices in which the array is computed."""
         with self.module.context:
             return count_of_parts(self._divided, self._most_parts)
 
     def _parts(self, count: int) -> Callable[[int], Array]:
-        """Return a function that computes one of some equal parts."""
+        """Return a function that computes the slice of a number, of `count` equal
+        ones.
+        """
         pairs = zip(self._block.arguments, self.leaves, strict=True)
         readers = [
             _reader(leaf, value in self._divided, count) for value, leaf in pairs
@@ -118,13 +127,15 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _divided(self) -> set[Value]:
-        """The values of which parts alone are needed for parts of it."""
+        """The values of which a slice of the array needs only a slice."""
         *ops, end = _ops_of(self._block)
         return divided_values(ops, end.operands[0])
 
     @cached_property
     def _most_parts(self) -> int:
-        """The largest number of equal parts, also for the arrays that it reads."""
+        """The greatest number of equal slices, also for the lazy arrays among the
+        leaves.
+        """
         most = most_parts(self._divided)
         for value, leaf in zip(self._block.arguments, self.leaves, strict=True):
             if value in self._divided and isinstance(leaf, ComputedArray):
@@ -134,9 +145,7 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def key(self) -> Hashable:
-        """A key of the ops that compute the array: equal for equal ops, whatever the
-        leaves.
-        """
+        """A hashable key of the ops that compute the array, whatever its leaves."""
         *ops, end = _ops_of(self._block)
         return _key_of(ops, self._block.arguments, end.operands[0])
 
@@ -146,7 +155,7 @@ StoredArray = Array | ComputedArray
 
 @dataclass(frozen=True, eq=False)
 class ArrayOrigin:
-    """The computation that an existing array came from.
+    """An existing array with the lazy array that computes it anew.
 
     Args:
         array: itself.
@@ -158,13 +167,13 @@ class ArrayOrigin:
 
 
 def _read_by(ops: Sequence[GraphOp]) -> list[Value]:
-    """Return the values that ops read and do not compute, each once."""
+    """Return the values that ops read and do not define, each once."""
     made = {value for op in ops for value in op.results}
     return [*dict.fromkeys(x for op in ops for x in op.operands if x not in made)]
 
 
 def _key_of(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> Hashable:
-    """Return a key that equal ops share, whatever values they read."""
+    """Return a hashable key of ops: equal for equal ops, whatever values they read."""
     numbers = {value: n for n, value in enumerate(read)}
     rows = []
     for op in ops:
@@ -195,13 +204,13 @@ def _copy_ops(ops: Sequence[GraphOp], read: Sequence[Value], result: Value) -> M
 
 
 def _ops_of(block: Block) -> list[Any]:
-    """Return the ops of a block: some of the graph, and the one that ends it."""
+    """Return the ops of a block, its terminator last."""
     return [*block.operations]
 
 
 def _reader(leaf: StoredArray, is_divided: bool, count: int) -> Callable[[int], Array]:
-    """Return a function of a part's number: that part of a leaf, or all of it for
-    each.
+    """Return a function from a slice's number to that slice of a leaf, or to all of
+    it.
     """
     if is_divided and isinstance(leaf, ComputedArray) and not leaf._most_parts % count:
         return leaf._parts(count)
@@ -214,7 +223,7 @@ def _run(
     leaves: Sequence[StoredArray],
     compute: Callable[[GraphOp, Sequence[Array]], list[Array]],
 ) -> Array:
-    """Compute the ops of a block, keeping nothing longer than it is read.
+    """Compute the ops of a block on its arguments; free each array after its last use.
 
     A leaf that is computed is so for each op that reads it.
 
@@ -240,7 +249,7 @@ def _run(
 
 
 def likeness_key(array: StoredArray) -> Hashable:
-    """Return a key that alike arrays share, and hardly any two others.
+    """Return a hash key that equal arrays share, made of types, ops and first bytes.
 
     So alike ones are found in a table, and nothing but the first bytes is read.
     """
@@ -250,8 +259,7 @@ def likeness_key(array: StoredArray) -> Hashable:
 
 
 def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
-    """Return whether two arrays are known to be equal to the bit, without computing
-    them.
+    """Return whether arrays are known to be bitwise equal without computing them.
 
     Of two that are computed, the ops must be equal and what they read alike.
     """
@@ -268,7 +276,7 @@ def is_computed_alike(one: StoredArray, other: StoredArray) -> bool:
 
 
 def is_same_array(one: StoredArray, other: StoredArray) -> bool:
-    """Return whether two arrays are equal to the bit, computing them if need be."""
+    """Return whether two arrays are bitwise equal, computing them if need be."""
     if is_computed_alike(one, other):
         return True
     if (one.dtype, one.shape) != (other.dtype, other.shape):

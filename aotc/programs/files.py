@@ -37,14 +37,14 @@ _OWN_IR = re.compile(
 
 
 def ir_text(module: Module) -> str:
-    """A module as text that can be read back, with the lines of the source."""
+    """Return a module as text that can be parsed again, with source locations."""
     return str(
         module.operation.get_asm(enable_debug_info=True, pretty_debug_info=False)
     )
 
 
 def write_program(program: Program, file: Path, archive: Path) -> None:
-    """Write the IR of a program to `file`.
+    """Write a program's IR to a file that names the archive of its parameters.
 
     Args:
         program: at any stage.
@@ -63,7 +63,7 @@ def write_program(program: Program, file: Path, archive: Path) -> None:
 
 
 def rename_archive(module: Module, source: Path, folder: Path) -> None:
-    """Let IR that is written into another folder name the archive that it named.
+    """Rewrite the archive's relative path in a module that moves to another folder.
 
     Args:
         module: changed, if it names an archive.
@@ -80,12 +80,13 @@ def rename_archive(module: Module, source: Path, folder: Path) -> None:
 
 
 def holds_program(path: Path) -> bool:
-    """Return whether a file of IR is one of aotc's, and not StableHLO."""
+    """Return whether a file of IR is aotc's, and not StableHLO."""
     return _OWN_IR.search(path.read_bytes()) is not None
 
 
 def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """The program in a file of IR, with those of its entries that are named, or all.
+    """Read and verify a program from a file of IR, with all of its entries or those
+    named.
 
     Raises:
         InputError: `bad-ir`, `unknown-entry`, or `bad-parameters`: the archive is not
@@ -112,6 +113,7 @@ def read_program(path: Path, entries: tuple[str, ...] = ()) -> Program:
 
 
 def _require_stage(module: Module) -> None:
+    """Refuse a module without the attribute of its stage."""
     if STAGE not in module.operation.attributes:
         raise InputError(
             "bad-ir",
@@ -123,6 +125,7 @@ def _require_stage(module: Module) -> None:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file in UTF-8; refuse other bytes."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -132,7 +135,7 @@ def _text(path: Path) -> str:
 
 
 def parse_module(text: str, where: str | None = None) -> Module:
-    """The module that a text holds, in the current context.
+    """Parse and verify the text of a module in the current context.
 
     Raises:
         InputError: `bad-ir`.
@@ -159,7 +162,9 @@ _QUOTED = (
 
 
 def _recursive_function(module: Module) -> str | None:
-    """A function that reaches itself by calls or as it is declared, if there is one."""
+    """Return the name of a function that calls or refers to itself; None if none
+    does.
+    """
     known = functions_of(module)
     rest = {name: callees(function) for name, function in known.items()}
     while rest:
@@ -172,7 +177,7 @@ def _recursive_function(module: Module) -> str | None:
 
 
 def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
-    """Return a function that is met twice, where each reaches another one of
+    """Return a function on a cycle, where each function reaches another of
     `reached`.
     """
     name, met = next(iter(reached)), set[str]()
@@ -183,6 +188,7 @@ def _first_repeated(reached: Mapping[str, Sequence[str]]) -> str:
 
 
 def _keep_entries(program: Program, path: Path, names: tuple[str, ...]) -> None:
+    """Drop a program's entries that are not named; refuse unknown names."""
     known = [entry.name for entry in program.entry_points]
     for name in names:
         if name not in known:
@@ -211,7 +217,9 @@ def write_parameters(parameters: Mapping[str, object], path: Path) -> None:
 
 
 def _parameters(module: Module, path: Path) -> dict[str, np.ndarray]:
-    """The arrays of the parameters that a module declares."""
+    """Read the arrays of a module's declared parameters from the archive that it
+    names.
+    """
     declared = parameters_of(module)
     if not declared:
         return {}
@@ -233,6 +241,7 @@ def _parameters(module: Module, path: Path) -> dict[str, np.ndarray]:
 def _array(
     stored: Mapping[str, ArchiveEntry], parameter: Parameter, archive: Path
 ) -> np.ndarray:
+    """Return a parameter's array from an archive; refuse one of another size."""
     kind = parameter.type
     dtype = dtypes.to_numpy(kind.dtype)
     size = math.prod(kind.shape) * dtype.itemsize
@@ -246,6 +255,7 @@ def _array(
 
 
 def _bad_parameters(where: Path, expected: str) -> InputError:
+    """Return the error for an archive of parameters that is not as expected."""
     return InputError(
         "bad-parameters",
         f"expected {expected}",
@@ -255,5 +265,6 @@ def _bad_parameters(where: Path, expected: str) -> InputError:
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class NetworksOnDemand(Mapping[str, Any]):
-    """The `Imported` networks of a program by name, for a program from the cache.
+    """A mapping from names to imported networks, which are imported at first use.
 
     Args:
         load: imports them.
@@ -21,6 +21,7 @@ class NetworksOnDemand(Mapping[str, Any]):
 
     @cached_property
     def _networks(self) -> Mapping[str, object]:
+        """The networks by name, imported at first use."""
         return self._load()
 
     def __getitem__(self, name: str) -> Any:

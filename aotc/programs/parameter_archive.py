@@ -47,7 +47,7 @@ Array = np.ndarray
 
 
 class UnevaluatedArray(ABC):
-    """An array that is computed when `numpy.asarray` asks for it.
+    """A lazy array, computed each time that `numpy.asarray` is called.
 
     Args:
         shape: of the array.
@@ -59,12 +59,12 @@ class UnevaluatedArray(ABC):
 
     @property
     def ndim(self) -> int:
-        """The number of axes of the array."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the array."""
+        """The size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @abstractmethod
@@ -74,8 +74,8 @@ class UnevaluatedArray(ABC):
         """Compute the array."""
 
     def computed_parts(self) -> Iterator[Array]:
-        """Yield the array in parts along its first axis, each computed when asked
-        for.
+        """Yield consecutive slices of the array along axis 0, each computed on
+        demand.
         """
         yield np.asarray(self)
 
@@ -84,7 +84,7 @@ class UnevaluatedArray(ABC):
 
 
 class ArchiveParts:
-    """The bytes of an archive, part by part, and its head once all are written.
+    """An iterable of an archive's bytes; its `head` is final once all are written.
 
     A large tensor whose bytes are those of one before it is not written again: its
     entry leads to the other's. Which are so is known when the tensors are evaluated, so
@@ -113,7 +113,7 @@ class ArchiveParts:
         for name, size in self._sizes.items():
             parts = self._parts(name)
             if size >= LARGE:
-                first = _begin_of(parts)
+                first = _take_first(parts)
                 known = begins.setdefault((size, _digest_of(first)), [])
                 same = next((n for n in known if self._are_alike(n, name)), None)
                 if same is not None:
@@ -129,19 +129,21 @@ class ArchiveParts:
         self.head = self._head(offsets, end)
 
     def _parts(self, name: str) -> Iterator[memoryview]:
-        """Yield the bytes of a tensor, evaluated as far as they are asked for."""
+        """Yield the bytes of a tensor, computed on demand."""
         array = self._parameters[name]
         is_there = not isinstance(array, UnevaluatedArray)
         for each in [np.asarray(array)] if is_there else array.computed_parts():
             yield from parts_of(each, PART)
 
     def _are_alike(self, one: str, other: str) -> bool:
-        """Return whether two tensors, evaluated again, have the same bytes."""
+        """Return whether two tensors, computed again, have the same bytes."""
         arrays = (np.asarray(self._parameters[name]) for name in (one, other))
         return have_same_bytes(*arrays)
 
     def _head(self, offsets: Mapping[str, int], length: int) -> bytes:
-        """Write the head of the archive, given where each tensor's data lie."""
+        """Return the bytes of the archive's head for the offsets of the tensors'
+        data.
+        """
         entries, names = bytearray(), bytearray()
         for name, array in self._parameters.items():
             text = name.encode()
@@ -155,7 +157,7 @@ class ArchiveParts:
 
 
 def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Return the offset of each tensor in the data, and the length of all."""
+    """Return the aligned offset of each tensor in the data, and the total length."""
     offsets, end = {}, 0
     for name, size in sizes.items():
         offsets[name] = end + -end % _ALIGNMENT
@@ -163,8 +165,8 @@ def _lay_out(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
     return offsets, end
 
 
-def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
-    """Take parts of a tensor until they reach the length of `PART`."""
+def _take_first(parts: Iterator[memoryview]) -> list[memoryview]:
+    """Return parts from an iterator until they have the length of `PART`."""
     found, length = list[memoryview](), 0
     while length < PART and (part := next(parts, None)) is not None:
         found.append(part)
@@ -173,7 +175,7 @@ def _begin_of(parts: Iterator[memoryview]) -> list[memoryview]:
 
 
 def _digest_of(parts: Iterable[memoryview]) -> bytes:
-    """Return the digest of the first bytes of parts, of which few tensors share all."""
+    """Return the SHA-256 of the first 64 KiB of parts."""
     digest, missing = hashlib.sha256(), LARGE
     for part in parts:
         digest.update(part[:missing])
@@ -184,6 +186,7 @@ def _digest_of(parts: Iterable[memoryview]) -> bytes:
 def _entry(
     place: tuple[int, int, int, int], splat: bytes | None, offset: int, length: int
 ) -> bytes:
+    """Return the bytes of an archive entry: a splat, or data at an offset."""
     if splat is None:
         size = _ENTRY.size + _DATA_TAIL.size
         head = _ENTRY.pack(size, _DATA, *place, _ALIGNMENT)
@@ -196,7 +199,7 @@ def _entry(
 def _head(
     entries: bytearray, names: bytearray, count: int, length: int, *, has_data: bool
 ) -> bytes:
-    """Write the head of an archive: header, entries, names and segments."""
+    """Return the bytes of an archive's head: header, entries and names, padded."""
     start = _HEADER.size + -_HEADER.size % _ENTRY_ALIGNMENT
     after = start + len(entries)
     storage = after + len(names)
@@ -207,7 +210,7 @@ def _head(
 
 
 def parts_of(array: Array, size: int = PART) -> Iterator[memoryview]:
-    """Return the bytes of an array in row-major order, part by part.
+    """Yield an array's bytes in row-major order, in parts of at most `size`.
 
     Args:
         array: of any layout; no more than a part of it is copied.
@@ -230,7 +233,7 @@ def parts_of(array: Array, size: int = PART) -> Iterator[memoryview]:
 
 
 def first_bytes(array: Array, count: int) -> bytes:
-    """Return the first bytes of an array in row-major order: so many, or all."""
+    """Return the first `count` bytes of an array in row-major order."""
     found = b""
     for part in parts_of(array, count):
         found += part[: count - len(found)]
@@ -261,7 +264,7 @@ def have_same_bytes(one: Array, other: Array) -> bool:
 
 
 def _splat_of(array: object) -> bytes | None:
-    """Return the element that a large array repeats; None if there are others.
+    """Return the bytes of the element that a large array repeats; else None.
 
     What is still to be computed is not looked at.
     """
@@ -283,7 +286,7 @@ def _splat_of(array: object) -> bytes | None:
 
 @dataclass(frozen=True)
 class ArchiveEntry:
-    """An entry of an archive.
+    """A tensor of an archive: its length, and its data or repeated element.
 
     Args:
         length: in bytes.
@@ -296,7 +299,7 @@ class ArchiveEntry:
     is_splat: bool
 
     def array(self, dtype: np.dtype, shape: tuple[int, ...]) -> Array:
-        """Return the elements, read-only, without a copy.
+        """Return the elements as a read-only view of a dtype and shape.
 
         Raises:
             ValueError: there are not so many bytes.
@@ -309,7 +312,7 @@ class ArchiveEntry:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file begins like a parameter archive."""
+    """Return whether a file begins with the magic number of a parameter archive."""
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
@@ -318,7 +321,7 @@ def is_archive(path: Path) -> bool:
 
 
 def read_archive(path: Path) -> dict[str, ArchiveEntry]:
-    """Return the entries of an archive by name; their data are views of the file.
+    """Map an archive into memory; return its entries by name, as views of the file.
 
     Raises:
         ValueError: it is no archive of version 0, or damaged.
@@ -332,6 +335,7 @@ def read_archive(path: Path) -> dict[str, ArchiveEntry]:
 
 
 def _entries(data: mmap.mmap) -> Iterator[tuple[str, ArchiveEntry]]:
+    """Yield name and entry of each tensor in the bytes of an archive."""
     magic, major, _, _, _, _, count, place, _, names, _, storage, _ = (
         _HEADER.unpack_from(data)
     )
@@ -345,6 +349,7 @@ def _entries(data: mmap.mmap) -> Iterator[tuple[str, ArchiveEntry]]:
 
 
 def _read_entry(data: mmap.mmap, place: int, kind: int, storage: int) -> ArchiveEntry:
+    """Return the entry whose tail begins at `place` in the bytes of an archive."""
     if kind == _SPLAT:
         length, pattern, width = _SPLAT_TAIL.unpack_from(data, place)
         return ArchiveEntry(

@@ -61,7 +61,7 @@ PASSES = "graph.passes"
 
 @dataclass(frozen=True)
 class StateSpec:
-    """A `State` of the program: its leaves share a prefix in `Program.parameters`."""
+    """A `State` of the program: its leaves, types and tree."""
 
     name: str
     leaves: tuple[str, ...]
@@ -71,7 +71,7 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class Title:
-    """Name and version of a bundle; None if the source states none."""
+    """The name and version of a bundle; None if the source states none."""
 
     name: str | None = None
     version: str | None = None
@@ -90,20 +90,20 @@ LONGEST_TITLE = 100  # characters of either: a folder is called after both
 
 
 def is_title(what: str, value: object) -> bool:
-    """Return whether a bundle can have this `name` or `version`."""
+    """Return whether a `name` or `version` is valid for a bundle."""
     pattern, _ = _TITLE_FORMS[what]
     is_short = isinstance(value, str) and len(value) <= LONGEST_TITLE
     return is_short and re.fullmatch(pattern, str(value)) is not None
 
 
 def title_form(what: str) -> str:
-    """Describe the form of a `name` or `version` in words."""
+    """Return the valid form of a `name` or `version`, in words."""
     _, signs = _TITLE_FORMS[what]
     return f"a {what} of at most {LONGEST_TITLE} letters, digits and {signs}"
 
 
 class Program:
-    """A module that is a whole program, with the arrays of its parameters.
+    """An MLIR module that is a whole program, with the arrays of its parameters.
 
     Args:
         module: all else is read from it.
@@ -125,8 +125,7 @@ class Program:
 
     @classmethod
     def of_functions(cls, module: Module, entries: Sequence[Entry]) -> Program:
-        """Make a program without parameters of a module's functions: for checks of
-        code.
+        """Return a program without parameters whose entries are functions of a module.
 
         Args:
             module: of the graph dialect; what it states of parameters goes.
@@ -141,18 +140,18 @@ class Program:
         return cls(module)
 
     def copy(self) -> Program:
-        """Return a copy of the program, which passes on this one do not change."""
+        """Return a copy of the program with a module of its own and the same arrays."""
         arrays = self.parameters if self.has_arrays else None
         return Program(copy_module(self.module), arrays, self.networks)
 
     @property
     def entries(self) -> list[Entry]:
-        """The callable functions that have code, in the order of the module."""
+        """The entries that have code, in the order of the module."""
         return entries_of(self.module)
 
     @property
     def has_weights_of_bytes(self) -> bool:
-        """Return whether entries read matrices of i8 or u8, as quantised models
+        """Return whether an entry reads a matrix of i8 or u8, as quantized models
         have.
         """
         weights = (port for each in self.entries for port in each.ports("weight"))
@@ -166,7 +165,9 @@ class Program:
         return [each for each in declared if each.specializes is None]
 
     def specializations_of(self, name: str) -> dict[str, SizeSpecialization]:
-        """The entries that are called in the place of an entry, and for which sizes."""
+        """Return the specializations of an entry by name, with the sizes they are
+        for.
+        """
         return {
             special: found
             for special, found in specializations_in(self.module).items()
@@ -174,12 +175,12 @@ class Program:
         }
 
     def has_code(self, name: str) -> bool:
-        """Return whether calls of an entry of any sizes have code."""
+        """Return whether an entry has code for sizes other than specialized ones."""
         return any(each.name == name for each in self.entries)
 
     @property
     def states(self) -> list[StateSpec]:
-        """The states: the mutable parameters, with names, leaves and types."""
+        """The program's States, with names, leaves and types."""
         types = {each.name: each.type for each in parameters_of(self.module)}
         return [
             StateSpec(
@@ -193,35 +194,38 @@ class Program:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Frontend, file name and digest, for the manifest."""
+        """The manifest's record of the source: frontend, file name and digest."""
         return dict(self._attribute(_SOURCE, {}))
 
     @source.setter
     def source(self, source: dict[str, Any]) -> None:
+        """Set the manifest's record of the source."""
         self._write_attribute(_SOURCE, source)
 
     @property
     def title(self) -> Title:
-        """Name and version of the bundle, as far as the source declares them."""
+        """The bundle's name and version, as far as the source declares them."""
         return Title(**self._attribute(_TITLE, {}))
 
     @title.setter
     def title(self, title: Title) -> None:
+        """Set the bundle's name and version; None leaves one undeclared."""
         facts = {"name": title.name, "version": title.version}
         self._write_attribute(_TITLE, {k: v for k, v in facts.items() if v is not None})
 
     @property
     def stage(self) -> str:
-        """The stage of a build that the module is at."""
+        """The stage of the pipeline that the module has reached."""
         return str(self._attribute(STAGE, "graph"))
 
     @stage.setter
     def stage(self, name: str) -> None:
+        """Set the stage of the pipeline that the module has reached."""
         self._write_attribute(STAGE, name)
 
     @property
     def level(self) -> int:
-        """The level of optimisation that the passes to come are taken from.
+        """The optimization level of the passes that are still to run.
 
         Raises:
             InputError: `bad-ir`: the module names one that there is not.
@@ -234,6 +238,7 @@ class Program:
 
     @level.setter
     def level(self, level: int) -> None:
+        """Set the optimization level; the default one is not written."""
         attributes = self.module.operation.attributes
         if level != LEVELS[-1]:
             self._write_attribute(LEVEL, level)
@@ -242,17 +247,17 @@ class Program:
 
     @property
     def without(self) -> tuple[str, ...]:
-        """The passes and the families of kernels that the build leaves out."""
+        """The names of passes and kernel families that the build leaves out."""
         return tuple(self._attribute(WITHOUT, ()))
 
     @without.setter
     def without(self, names: Sequence[str]) -> None:
+        """Set the names of passes and kernel families to leave out."""
         self._write_attribute(WITHOUT, [*names])
 
     @property
     def numerics(self) -> str:
-        """The allowed deviation of results from the model's arithmetic, see
-        `aotc.core.numerics`.
+        """The level of allowed numerical deviation, see `aotc.core.numerics`.
 
         Raises:
             InputError: `bad-ir`: the module names a level that there is not.
@@ -266,6 +271,9 @@ class Program:
 
     @numerics.setter
     def numerics(self, level: str) -> None:
+        """Set the level of allowed numerical deviation; the default one is not
+        written.
+        """
         attributes = self.module.operation.attributes
         if level != STRICT:
             self._write_attribute(NUMERICS, level)
@@ -274,17 +282,18 @@ class Program:
 
     @property
     def mixed_precision(self) -> str | None:
-        """The float dtype that a build was asked to compute products in, if one was."""
+        """The float dtype that products are computed in, if the build asked for one."""
         compute: str | None = self._attribute(MIXED_PRECISION, None)
         return compute
 
     @mixed_precision.setter
     def mixed_precision(self, compute: str) -> None:
+        """Set the float dtype that products are computed in."""
         self._write_attribute(MIXED_PRECISION, compute)
 
     @property
     def tuning(self) -> JsonObject | None:
-        """The tuning file that schedules come from, see `aotc.tuning`; None for none.
+        """The tuning file's facts that schedules come from, see `aotc.tuning`, or None.
 
         `file` is its name, `sha256` its digest, and `targets` has for each target
         `machine` and the rows of `schedules`, each with a `key` and a `schedule`.
@@ -294,11 +303,13 @@ class Program:
 
     @tuning.setter
     def tuning(self, tuning: Mapping[str, object]) -> None:
+        """Set the tuning file's facts that schedules come from."""
         self._write_attribute(TUNING, tuning)
 
     @property
     def quantization(self) -> dict[str, object] | None:
-        """The quantisation recipe of the program, see `aotc.quantization.recipe`.
+        """The quantization recipe and its results, see `aotc.quantization.recipe`, or
+        None.
 
         `recipe` is its name, `layers` has the precision of each layer, `calibration`
         and `quality` say what was measured on which data; None for a program of floats.
@@ -308,36 +319,38 @@ class Program:
 
     @quantization.setter
     def quantization(self, facts: Mapping[str, object]) -> None:
+        """Set the quantization recipe and its results."""
         self._write_attribute(QUANTIZATION, facts)
 
     @property
     def passes(self) -> list[str]:
-        """The passes that the module went through, with their options."""
+        """The passes that have run on the module, with their options."""
         return list(self._attribute(PASSES, []))
 
     def note_passes(self, names: Iterable[str]) -> None:
-        """State that the module went through some passes."""
+        """Append names to the module's record of passes that have run."""
         self._write_attribute(PASSES, [*self.passes, *names])
 
     @property
     def target(self) -> str | None:
-        """The target of the module, once it has only one."""
+        """The target that the module is for, once it has only one."""
         target: str | None = self._attribute(TARGET, None)
         return target
 
     @target.setter
     def target(self, target: str) -> None:
+        """Set the only target of the module."""
         self._write_attribute(TARGET, target)
 
     def entry(self, name: str) -> Entry:
-        """The entry called `name`."""
+        """Return the entry of this name."""
         declared = entries_of(self.module, with_declared=True)
         return next(entry for entry in declared if entry.name == name)
 
     def add_parameter(
         self, name: str, array: StoredArray, tensor: Tensor, kind: str
     ) -> None:
-        """Add a weight or a leaf of a state.
+        """Add a weight, or a leaf of a State, with its array.
 
         Args:
             name: dotted, and new.
@@ -354,7 +367,7 @@ class Program:
         self._write_attribute(_STATES, [*self._attribute(_STATES, []), row])
 
     def rename_parameters(self, names: Mapping[str, str]) -> None:
-        """Give parameters other names, wherever they stand; no two may have one.
+        """Rename parameters in the module, ports, States and arrays.
 
         Args:
             names: new ones by those that they have.
@@ -372,7 +385,7 @@ class Program:
         }
 
     def freeze_states(self, arrays: Mapping[str, StoredArray]) -> None:
-        """Make weights of all states, with other values.
+        """Turn all States into weights with these arrays.
 
         Args:
             arrays: of their leaves, by name; no entry updates one.
@@ -390,7 +403,7 @@ class Program:
         self._write_attribute(_STATES, [])
 
     def keep_entries(self, names: Collection[str]) -> None:
-        """Drop other entries, and the parameters and states that only they take.
+        """Drop the other entries, and the parameters and States that only they take.
 
         Specializations of those that are kept stay with them.
         """
@@ -406,17 +419,19 @@ class Program:
         )
 
     def drop_unread(self, names: Iterable[str]) -> None:
-        """Drop parameters that no entry takes."""
+        """Drop those of the named parameters that no entry takes."""
         kept = {port.name for entry in self.entries for port in entry.arguments}
         dropped = set(names) - kept
         drop_parameters(self.module, dropped)
         self.parameters = {k: x for k, x in self.parameters.items() if k not in dropped}
 
     def _attribute(self, name: str, default: object) -> Any:
+        """Return a module attribute as plain data, or a default."""
         attributes = self.module.operation.attributes
         return plain_of(attributes[name]) if name in attributes else default
 
     def _write_attribute(self, name: str, data: Any) -> None:
+        """Set a module attribute to plain data."""
         with self.module.context, ir.Location.unknown():  # floats need a location
             self.module.operation.attributes[name] = attribute_of(data)
 
@@ -431,7 +446,7 @@ def numerics_of(op: GraphOp) -> str:
 
 
 def source_of(path: Path, frontend: str) -> dict[str, Any]:
-    """Return the manifest's section on the file that a program is made of."""
+    """Return the manifest's record of a source file: frontend, name and digest."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"kind": frontend, "file": path.name, "sha256": digest}

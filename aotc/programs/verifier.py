@@ -40,19 +40,19 @@ Parameters = Mapping[str, Parameter]
 
 
 def require_whole(program: Program) -> None:
-    """Refuse a module that is no whole program; in its context.
+    """Verify that a module is a consistent whole program; raise `bad-ir` if not.
 
     Raises:
         InputError: `bad-ir`.
         KeyError, TypeError, ValueError, AttributeError: an attribute is malformed.
     """
-    said = next(_contradictions(program), None)
+    said = next(_inconsistencies(program), None)
     if said is not None:
         raise InputError("bad-ir", f"the IR is no whole program: {said}")
 
 
-def _contradictions(program: Program) -> Iterator[str]:
-    """Yield the contradictions in a program, in words."""
+def _inconsistencies(program: Program) -> Iterator[str]:
+    """Yield a text for each inconsistency of a program."""
     module = program.module
     entries = {each.name: each for each in (*program.entry_points, *program.entries)}
     parameters = {each.name: each for each in parameters_of(module)}
@@ -68,17 +68,20 @@ def _contradictions(program: Program) -> Iterator[str]:
             yield f"{op.attributes['sym_name']} has a value; it lies in the archive"
     for entry in entries.values():
         kind = functions_of(module)[entry.name].type
-        for said in _of_entry(entry, [*kind.inputs], [*kind.results], parameters):
+        for said in _entry_inconsistencies(
+            entry, [*kind.inputs], [*kind.results], parameters
+        ):
             yield f"entry '{entry.name}': {said}"
-        yield from _of_specializations(entry, entries)
-    yield from _of_states(program, parameters)
-    yield from _of_module(program)
+        yield from _specialization_inconsistencies(entry, entries)
+    yield from _state_inconsistencies(program, parameters)
+    yield from _module_inconsistencies(program)
     target = program.target
     capabilities = capabilities_of(None if target is None else Target.parse(target))
     yield from impossible_regions(module, capabilities)
 
 
 def _is_declared(function: Function, entries: Mapping[str, Entry]) -> bool:
+    """Return whether a function without a body is declared by an attribute."""
     entry = entries.get(name_of(function))
     if entry is not None:
         return entry.specializes is None and not entry.has_general_code
@@ -87,7 +90,8 @@ def _is_declared(function: Function, entries: Mapping[str, Entry]) -> bool:
     )
 
 
-def _of_module(program: Program) -> Iterator[str]:
+def _module_inconsistencies(program: Program) -> Iterator[str]:
+    """Yield a text for each inconsistency of the module's attributes."""
     if program.target is not None and program.stage not in TARGET_STAGES:
         yield (
             f"IR of the stage '{program.stage}' is for all targets; graph.target names "
@@ -116,12 +120,13 @@ def _of_module(program: Program) -> Iterator[str]:
             yield f"expected text in graph.passes; got {each}"
 
 
-def _of_entry(
+def _entry_inconsistencies(
     entry: Entry,
     inputs: Sequence[Type],
     results: Sequence[Type],
     parameters: Parameters,
 ) -> Iterator[str]:
+    """Yield a text for each inconsistency of an entry with its function's type."""
     for contract in entry.symbols:
         if not _is_contract(contract):
             yield f"no size can be as graph.symbols says: {contract}"
@@ -133,7 +138,7 @@ def _of_entry(
             if not isinstance(port.name, str) or port.kind not in roles:
                 known = ", ".join(roles)
                 yield f"'{port.name}' is a {port.kind}; expected one of {known}"
-            yield from _of_port(port, kind, parameters)
+            yield from _port_inconsistencies(port, kind, parameters)
     for tree, role in ((entry.input_tree, "input"), (entry.output_tree, "output")):
         is_padded = entry.specializes is not None and bool(entry.specializes.padded)
         if tree.leaf_count + (is_padded and role == "input") != len(entry.ports(role)):
@@ -153,8 +158,10 @@ def _of_entry(
             yield f"it {what} {', '.join(sorted(is_so))}; graph.entry says {got}"
 
 
-def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[str]:
-    """Yield contradictions in the sizes that an entry is, or is to be, specialized
+def _specialization_inconsistencies(
+    entry: Entry, entries: Mapping[str, Entry]
+) -> Iterator[str]:
+    """Yield a text for each inconsistency in the sizes that an entry is specialized
     for.
     """
     special, contracts = entry.specializes, {each.name: each for each in entry.symbols}
@@ -182,7 +189,9 @@ def _of_specializations(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[
 def _types_for(
     general: Entry, special: SizeSpecialization
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The types of the inputs and outputs that a specialization of an entry has."""
+    """Yield the input types and the output types of an entry for a specialization's
+    sizes.
+    """
     exact = {k: n for k, n in special.sizes if k not in special.padded}
     if not special.padded:
         return specialized_types(general, exact)
@@ -190,8 +199,12 @@ def _types_for(
     return padded_types(entry, {k: n for k, n in special.sizes if k not in exact})
 
 
-def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
-    """Yield contradictions between a port and the type of its argument or result."""
+def _port_inconsistencies(
+    port: Port, kind: Type, parameters: Parameters
+) -> Iterator[str]:
+    """Yield a text for each inconsistency of a port with its argument's or result's
+    type.
+    """
     if kind not in (port.type.to_mlir(), lowered_type(port.type)):
         yield f"'{port.name}' is of type {kind}, and is said to be {port.type}"
     if _is_stored(port):
@@ -206,10 +219,12 @@ def _of_port(port: Port, kind: Type, parameters: Parameters) -> Iterator[str]:
 
 
 def _is_stored(port: Port) -> bool:
+    """Return whether a port is a weight or a state."""
     return port.kind in ("weight", "state")
 
 
-def _of_states(program: Program, parameters: Parameters) -> Iterator[str]:
+def _state_inconsistencies(program: Program, parameters: Parameters) -> Iterator[str]:
+    """Yield a text for each inconsistency of the States with their parameters."""
     seen: list[Any] = []
     for state in program.states:
         seen += state.leaves
@@ -221,6 +236,7 @@ def _of_states(program: Program, parameters: Parameters) -> Iterator[str]:
 
 
 def _is_contract(contract: Contract) -> bool:
+    """Return whether some size satisfies a contract."""
     least, most, step = contract.min, contract.max, contract.multiple_of
     is_range = most is None or least <= most
     is_possible = bool(contract.name) and least >= 0 and step >= 1 and is_range

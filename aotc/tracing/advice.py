@@ -8,14 +8,14 @@ from types import ModuleType
 
 from aotc.errors import InputError
 from aotc.tracing.array import Array
-from aotc.tracing.entry import StoredTree, refuse_reading
+from aotc.tracing.entry import StoredTree, unreadable_error
 from aotc.tracing.libraries import LIBRARIES, library_function, replacement_of
 from aotc.tracing.spellings import attribute_advice, closest, name_advice
 from aotc.tracing.user_code import Expression, UserFrame, expression_at
 
 
 def explanation(error: BaseException, call: UserFrame) -> InputError | None:
-    """Return an error with advice, for a Python error that the model raised.
+    """Return an InputError with advice for a Python error in the model's code, or None.
 
     Args:
         error: met in the user's code.
@@ -37,6 +37,9 @@ def explanation(error: BaseException, call: UserFrame) -> InputError | None:
 def _unknown_attribute(
     error: AttributeError, expression: Expression | None
 ) -> InputError | None:
+    """Return the error, with advice, for an attribute that an array, module or dict
+    lacks.
+    """
     name, owner = error.name, error.obj
     if not isinstance(name, str):
         return None
@@ -51,14 +54,14 @@ def _unknown_attribute(
         hint = name_advice(name, owner.__name__) or None
         return InputError("unknown-name", message, hint=hint)
     if isinstance(owner, StoredTree):
-        return refuse_reading(owner)
+        return unreadable_error(owner)
     if isinstance(owner, dict):
         return _without_attributes(name, owner, expression)
     return None
 
 
 def _shown_owner(expression: Expression | None) -> str:
-    """The expression whose attribute is asked for, where that is short."""
+    """Return the source of the object whose attribute was read; "x" if it is long."""
     node = expression.node if expression else None
     if isinstance(node, ast.Call):  # of a method
         node = node.func
@@ -69,12 +72,14 @@ def _shown_owner(expression: Expression | None) -> str:
 def _without_attributes(
     name: str, owner: dict[object, object], expression: Expression | None
 ) -> InputError:
+    """Return the error for an attribute access to a dict."""
     hint = _known_keys(name, owner, _shown_owner(expression))
     message = f"a dict has no attribute '{name}': its parts are read with brackets"
     return InputError("unknown-name", message, hint=hint)
 
 
 def _unknown_key(error: LookupError, expression: Expression) -> InputError | None:
+    """Return the error for a key or index that a dict or list lacks."""
     node = expression.node
     if not isinstance(node, ast.Subscript) or not error.args:
         return None
@@ -92,6 +97,7 @@ def _unknown_key(error: LookupError, expression: Expression) -> InputError | Non
 
 
 def _known_keys(key: object, owner: dict[object, object], shown: str) -> str:
+    """Return advice on a missing key: the most similar one, or all keys."""
     names = [name for name in owner if isinstance(name, str)]
     meant = closest(str(key), names)
     if meant is not None:
@@ -100,6 +106,9 @@ def _known_keys(key: object, owner: dict[object, object], shown: str) -> str:
 
 
 def _bad_operation(error: TypeError, expression: Expression) -> InputError | None:
+    """Return the error, with advice, for a TypeError in a call, subscript or
+    operation.
+    """
     node = expression.node
     if isinstance(node, ast.Call):
         return (
@@ -111,12 +120,12 @@ def _bad_operation(error: TypeError, expression: Expression) -> InputError | Non
         operands = ast.iter_child_nodes(node)
         owners = [expression.value_of(part) for part in operands]
         stored = next((x for x in owners if isinstance(x, StoredTree)), None)
-        return None if stored is None else refuse_reading(stored)
+        return None if stored is None else unreadable_error(stored)
     return None
 
 
 def _attribute_called(node: ast.Call, expression: Expression) -> InputError | None:
-    """A method of PyTorch's that is an attribute here: `x.size(0)`."""
+    """Return the error for a call of an attribute or dtype, such as `x.size(0)`."""
     if not isinstance(node.func, ast.Attribute):
         return None
     owner = expression.value_of(node.func.value)
@@ -137,11 +146,13 @@ def _attribute_called(node: ast.Call, expression: Expression) -> InputError | No
 
 
 def _is_dtype(module: ModuleType, name: str) -> bool:
+    """Return whether a name of a module is a dtype of aotc.numpy."""
     own = module.__name__ == "aotc.numpy"
     return own and isinstance(getattr(module, name, None), str)
 
 
 def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
+    """Return the error for a call of another library's function on an array."""
     name = library_function(node, expression)
     if name is None or not any(_is_array(part, expression) for part in node.args):
         return None
@@ -151,8 +162,8 @@ def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
 
 
 def _wrong_function(error: TypeError, called: object) -> InputError | None:
-    """Return the error of a function argument that does not take the arguments of
-    its call.
+    """Return the error for a callback that does not take the arguments it is called
+    with.
     """
     module = getattr(called, "__module__", None) or ""
     if "positional argument" not in str(error) or not module.startswith("aotc."):
@@ -173,4 +184,5 @@ def _documented_functions(called: object) -> str:
 
 
 def _is_array(node: ast.AST, expression: Expression) -> bool:
+    """Return whether an expression's value is an Array."""
     return isinstance(expression.value_of(node), Array)

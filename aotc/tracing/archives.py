@@ -22,7 +22,7 @@ FOLDER = "a folder"  # the suffix of one, among the readers
 
 
 def load_arrays(file: Path) -> tuple[dict[str, object], Mapping[str, object]]:
-    """The nested dict of arrays in a file or folder, and its metadata by name.
+    """Read weights from a file or folder; return a nested dict of arrays, and metadata.
 
     Raises:
         InputError: the file is missing, damaged or of another kind.
@@ -59,12 +59,12 @@ def load_arrays(file: Path) -> tuple[dict[str, object], Mapping[str, object]]:
 
 
 def provide_readers(readers: Mapping[str, Reader]) -> None:
-    """Register the readers of files with these suffixes."""
+    """Register functions that read weights, by the suffix of their files."""
     _READERS.update(readers)
 
 
 def read_arrays(file: Path) -> tuple[Arrays, Mapping[str, object]]:
-    """Return the arrays of a .safetensors or .npz file as they are, and its metadata.
+    """Read a .safetensors or .npz file; return its arrays by name, and its metadata.
 
     Raises:
         InputError: see `aotc.core.array_files`.
@@ -84,7 +84,7 @@ _CONVERSIONS = dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), _PICKLES) | {
 
 
 def nested_dict(flat: Mapping[str, object]) -> dict[str, object]:
-    """`{"conv.kernel": a}` → `{"conv": {"kernel": a}}`."""
+    """Return a nested dict for dotted names: `{"a.b": x}` becomes `{"a": {"b": x}}`."""
     tree: dict[str, object] = {}
     for name, value in flat.items():
         *parents, last = name.split(".")

@@ -32,7 +32,7 @@ _USE_AOTC = "use the functions of aotc.numpy on it"
 
 
 def _method(function: str) -> Callable[..., Array]:
-    """`array.method(…)` is `aotc.numpy.function(array, …)`."""
+    """Return a method `array.method(…)` that calls `aotc.numpy.function(array, …)`."""
 
     def method(self: Array, *args: object, **kwargs: object) -> Any:
         # as in NumPy, None says that the other operand has its own operators
@@ -45,7 +45,7 @@ def _method(function: str) -> Callable[..., Array]:
 
 
 def _rmethod(function: str) -> Callable[..., Array]:
-    """`other operator array` is `aotc.numpy.function(other, array)`."""
+    """Return a reflected operator that calls `aotc.numpy.function(other, array)`."""
 
     def method(self: Array, other: object) -> Array:
         return function_of(function)(other, self)
@@ -151,7 +151,9 @@ class Array:
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, **options: object
     ) -> object:
-        """Apply NumPy's operators on mixed operands as aotc's; leave the rest."""
+        """Apply NumPy's operators on mixed operands as aotc's; other ufuncs by
+        NumPy.
+        """
         if method == "__call__" and ufunc.__name__ in _OPERATORS and not options:
             return function_of(ufunc.__name__)(*inputs)
         return _leave_to_numpy(ufunc.__name__, getattr(ufunc, method), inputs, options)
@@ -186,14 +188,15 @@ class Array:
         return int(data.__index__())
 
     def item(self) -> Any:
-        """The Python number of a concrete scalar."""
+        """Return a concrete scalar as a Python number."""
         return self._concrete("be turned into a Python number").item()
 
     def tolist(self) -> Any:
-        """The nested list of a concrete array."""
+        """Return a concrete array as a nested list."""
         return self._concrete("be turned into a list").tolist()
 
     def _concrete(self, wish: str, hint: str | None = None) -> np.ndarray:
+        """Return the array's value; refuse a traced array that has none."""
         if self._known is not None:
             return self._known
         data = branch_value(self)
@@ -202,6 +205,7 @@ class Array:
         return data
 
     def _fail_without_value(self, wish: str, hint: str | None = None) -> NoReturn:
+        """Raise the error for an operation that needs a traced array's value."""
         fail(
             "traced-value",
             f"a traced array ({self.type}) has no value yet, so it cannot {wish}",
@@ -227,7 +231,7 @@ class Array:
 
     @property
     def T(self) -> Array:  # noqa: N802 - NumPy's name
-        """The axes in reverse order."""
+        """The transposed array: its axes in reverse order."""
         return self.transpose()
 
     def reshape(self, *shape: object) -> Array:
@@ -308,14 +312,14 @@ _OPERATORS = frozenset(
 
 
 def as_number(array: Array) -> Array:
-    """Return the value as a Python number: it adapts to the dtype that it meets."""
+    """Return a copy that is weak: like a Python number, it adapts to other dtypes."""
     number = as_array(array)
     number._is_weak = True
     return number
 
 
 def as_array(number: Array) -> Array:
-    """Return the value as an array, which keeps its dtype."""
+    """Return a copy that is not weak: it keeps its dtype."""
     return Array(
         value=number._value,
         trace=number._trace,
@@ -330,13 +334,13 @@ def _leave_to_numpy(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """Call NumPy on the values of concrete arrays; refuse traced ones."""
+    """Call NumPy's function on the values of concrete arrays; refuse traced ones."""
     given = [_values(name, each) for each in args]
     return function(*given, **{key: _values(name, x) for key, x in kwargs.items()})
 
 
 def _values(name: str, part: object) -> object:
-    """`part` with every Array in it replaced by its NumPy array."""
+    """Return nested containers with every Array replaced by its NumPy array."""
     if isinstance(part, Array):
         known = exact_names(name)
         instead = f"use {known[0]}" if known else "aotc.numpy has no such function"
@@ -352,9 +356,7 @@ def _values(name: str, part: object) -> object:
 
 
 def _fail_to_escape(array: Array, name: str, instead: str) -> NoReturn:
-    """Refuse to give an array to code that compiled code and derivatives would not
-    see.
-    """
+    """Refuse to give an array to NumPy, whose results derivatives would not see."""
     fail(
         "traced-value",
         f"an array of a model ({array.type}) cannot be given to NumPy's own '{name}': "

@@ -58,7 +58,7 @@ from aotc.tracing.user_errors import translate_user_errors
 
 @collecting_rarely()
 def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
-    """The program of these entries.
+    """Trace entries; return a Program with a graph function for each.
 
     Args:
         declared: the entries.
@@ -80,7 +80,7 @@ def trace(declared: Sequence[EntryFunction], names: dict[int, str]) -> Program:
 
 @contextmanager
 def _erase_on_error(module: Module) -> Iterator[None]:
-    """Erase unfinished functions from the module if this block fails."""
+    """Erase functions that the `with` block added to the module if it fails."""
     before = set(functions_of(module))
     try:
         yield
@@ -93,7 +93,7 @@ def _erase_on_error(module: Module) -> Iterator[None]:
 
 @dataclass
 class _Builder:
-    """The program under construction; knows every Weights and State met so far."""
+    """The Program under construction, with the Weights, States and contracts so far."""
 
     program: Program
     names: dict[int, str]
@@ -103,8 +103,8 @@ class _Builder:
     def require_same_contracts(
         self, declared: EntryFunction, contracts: Iterable[Contract]
     ) -> None:
-        """Refuse a size whose contract differs from that of its name in another
-        entry.
+        """Refuse a symbol whose contract differs from an earlier entry's of the same
+        name.
         """
         for contract in contracts:
             known, first = self.contracts.setdefault(
@@ -121,12 +121,15 @@ class _Builder:
                 )
 
     def leaves_of(self, stored: StoredTree, parameter: str) -> list[str]:
-        """The names of the leaves of a Weights or State, registered on first sight."""
+        """Return the names of a stored tree's leaves; register its arrays the first
+        time.
+        """
         if id(stored) not in self.stored:
             self._register(stored, self.names.setdefault(id(stored), parameter))
         return self.stored[id(stored)]
 
     def _register(self, stored: StoredTree, name: str) -> None:
+        """Add the arrays of a Weights or State to the program, under a unique name."""
         if any(leaf.split(".")[0] == name for leaf in self.program.parameters):
             fail(
                 "name-clash",
@@ -144,12 +147,12 @@ class _Builder:
 
 
 def kind_of(stored: StoredTree) -> str:
-    """Return the kind of parameters that the leaves of a Weights or State become."""
+    """Return the parameter kind of a stored tree: "weight" or "state"."""
     return "weight" if isinstance(stored, Weights) else "state"
 
 
 def array_type(array: np.ndarray | UnevaluatedArray) -> Tensor:
-    """The type of a NumPy array."""
+    """Return the tensor type (shape and dtype) of an array."""
     return Tensor(array.shape, dtypes.canonical_dtype(array.dtype))
 
 
@@ -158,7 +161,7 @@ def array_type(array: np.ndarray | UnevaluatedArray) -> Tensor:
 
 @dataclass
 class EntryParameter:
-    """A parameter of an entry, flattened."""
+    """A parameter of an entry, with its flattened leaves as ports."""
 
     parameter: str
     source: PyTree
@@ -167,13 +170,14 @@ class EntryParameter:
 
     @property
     def stored_tree(self) -> StoredTree | None:
-        """The Weights or State that it is, if it is one."""
+        """The Weights or State of the parameter; None for an input."""
         if isinstance(self.source, Frozen):
             return self.source.state
         return self.source if isinstance(self.source, StoredTree) else None
 
 
 def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
+    """Trace one entry into the module; return its description."""
     with context(), at_location(declared.place), at_user_line():
         sources = parameter_sources(declared)
         dims = list(dims_of(sources.values()))
@@ -203,7 +207,7 @@ def _trace_entry(builder: _Builder, declared: EntryFunction) -> Entry:
 def _call(
     declared: EntryFunction, arguments: Sequence[EntryParameter], tracing: Trace
 ) -> PyTree:
-    """Run the user's function on traced arrays."""
+    """Call the user's function on traced arrays; return its result."""
     values, remaining = {}, tracing.arguments
     for argument in arguments:
         count = len(argument.ports)
@@ -219,7 +223,7 @@ def _warn_of_idle(
     arguments: Sequence[Port],
     results: Sequence[Port],
 ) -> None:
-    """Tell of inputs that nothing reads and States that no call changes.
+    """Warn of inputs that nothing reads and of States that are returned unchanged.
 
     Both are legal, and mostly a slip. An input may be there for its size alone.
     """
@@ -245,6 +249,7 @@ def _warn_of_idle(
 
 
 def _warn(declared: EntryFunction, what: str, fact: str) -> None:
+    """Warn of a fact about an entry, at its source line."""
     text = f"{user_line()}: {what} of entry '{declared.name}' {fact}"
     warnings.warn(text, stacklevel=2)
 
@@ -252,7 +257,9 @@ def _warn(declared: EntryFunction, what: str, fact: str) -> None:
 def _states_to_return(
     arguments: Sequence[EntryParameter],
 ) -> dict[str, tuple[Structure, list[Port]]]:
-    """The states that the entry must return, by parameter."""
+    """Return structure and ports of the States that the entry must return, by
+    parameter.
+    """
     return {
         argument.parameter: (argument.structure, argument.ports)
         for argument in arguments
@@ -267,6 +274,7 @@ def _entry(
     arguments: Sequence[EntryParameter],
     result: TracedResult,
 ) -> Entry:
+    """Return the description of a traced entry: its ports, trees and States."""
     inputs = [argument for argument in arguments if argument.stored_tree is None]
     # trees without leaves leave no argument by which IR would show that they are read
     stored = [each for each in arguments if each.stored_tree is not None and each.ports]
@@ -298,6 +306,7 @@ def _argument(
     source: PyTree,
     sizes: Mapping[str, Size],
 ) -> EntryParameter:
+    """Return a parameter of an entry as flattened ports."""
     stored = source.state if isinstance(source, Frozen) else source
     if isinstance(stored, StoredTree):
         names = builder.leaves_of(stored, parameter)
@@ -313,7 +322,7 @@ def _argument(
 def input_ports(
     declared: EntryFunction, parameter: str, source: object, sizes: Mapping[str, Size]
 ) -> tuple[Structure, list[Port]]:
-    """The form and the ports of an input that is given at each call.
+    """Return the structure and the ports of an input that callers pass.
 
     Args:
         declared: the entry.
@@ -339,7 +348,7 @@ def input_ports(
 
 
 def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
-    """Return the symbolic sizes that Dims of these contracts have in types."""
+    """Return the symbolic size of each Dim in types, by name."""
     return {
         contract.name: SymbolicDim.symbol(number) * contract.multiple_of
         for number, contract in enumerate(contracts)
@@ -347,7 +356,7 @@ def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
 
 
 def dims_of(sources: Iterable[object]) -> Iterator[Dim]:
-    """Yield the Dims in the sizes of all Specs, from the first to the last."""
+    """Yield the Dims in the sizes of all Specs, in order."""
     given = [
         source for source in sources if not isinstance(source, (StoredTree, Frozen))
     ]
@@ -359,7 +368,7 @@ def dims_of(sources: Iterable[object]) -> Iterator[Dim]:
 
 
 def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract, ...]:
-    """Return the contracts of Dims; Dims of one name are one symbol."""
+    """Return one contract for each name of Dims; refuse different ones."""
     symbols: dict[str, Contract] = {}
     for dim in dims:
         contract, nothing = dim.contract(), Contract(dim.name)
@@ -378,7 +387,8 @@ def contracts_of(declared: EntryFunction, dims: Iterable[Dim]) -> tuple[Contract
 def _specializations(
     declared: EntryFunction, entry: Entry, dims: Iterable[Dim]
 ) -> tuple[Sizes, ...]:
-    """Return all combinations of the sizes that Dims are to be specialized for.
+    """Return all combinations of sizes that entries are specialized for, guards
+    permitting.
 
     Those that a guard refuses are left out: no call has them.
     """
@@ -405,7 +415,7 @@ def _specializations(
 def _require_bound(
     declared: EntryFunction, contracts: Sequence[Contract], types: Sequence[Tensor]
 ) -> None:
-    """Require every symbol to follow from the sizes of a call."""
+    """Refuse a symbol that the sizes of the inputs do not determine."""
     bound = {binding.symbol for binding in solve_symbols(types)}
     for number, contract in enumerate(contracts):
         if number not in bound:
@@ -420,7 +430,7 @@ def _require_bound(
 def _require_distinct(
     declared: EntryFunction, arguments: Sequence[EntryParameter]
 ) -> None:
-    """Refuse a Weights or State that comes in twice, as its update would be
+    """Refuse a Weights or State given as two parameters, as its update would be
     ambiguous.
     """
     seen: dict[int, str] = {}

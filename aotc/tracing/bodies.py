@@ -30,7 +30,7 @@ AdaptResult = Callable[[Callable[..., object], object], object]
 
 @dataclass(frozen=True)
 class Body:
-    """A traced function: its flat outputs, and the form in which it returned them."""
+    """A function traced to a graph function: its outputs and the result's structure."""
 
     trace: Trace
     outputs: list[Array]
@@ -43,7 +43,7 @@ class Body:
 
 
 def function_name(function: Callable[..., object]) -> str:
-    """Return the name of a Python function in messages."""
+    """Return a Python function's name, for messages."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -54,7 +54,7 @@ def trace_bodies(
     arguments: Structure,
     adapt_result: AdaptResult = lambda _, result: result,
 ) -> tuple[list[Body], list[Value]]:
-    """Trace functions of the same arguments.
+    """Trace functions of the same arguments to graph functions with common captures.
 
     Args:
         parent: the function that they are used in.
@@ -95,9 +95,10 @@ def trace_bodies(
 
 
 class _Sketch(Trace):
-    """A function that is only asked for its types: constants are further arguments."""
+    """A throw-away trace, for result types: constants become further arguments."""
 
     def _constant(self, data: np.ndarray) -> Value:
+        """Add an argument of a constant's type; return it instead."""
         kind = Tensor(data.shape, dtypes.canonical_dtype(data.dtype))
         with ir.Location.unknown():
             return self.block.add_argument(kind.to_mlir(), ir.Location.current)
@@ -109,7 +110,8 @@ def result_types(
     arguments: Structure,
     adapt_result: AdaptResult = lambda _, result: result,
 ) -> tuple[list[Tensor], Structure]:
-    """Trace a function on arguments of given types, and return its result types.
+    """Trace a function on arguments of given types; return its result types and
+    structure.
 
     Args:
         function: is traced, and the trace thrown away.
@@ -130,7 +132,7 @@ def result_types(
 def returned_arrays(
     function: Callable[..., object], leaves: Sequence[object], tree: Structure
 ) -> list[Array]:
-    """Return a function's results as arrays."""
+    """Return the leaves of a function's result as Arrays; refuse others."""
     found = []
     for name, leaf in zip(leaf_names(tree), leaves, strict=True):
         try:
@@ -146,7 +148,9 @@ def returned_arrays(
 
 
 def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[object]:
-    """The leaves of `tree`, where None may stand for any part of it."""
+    """Return the leaves of a tree of this structure, where None may replace any
+    subtree.
+    """
     if tree is None:
         return [None] * structure.leaf_count
     if structure.kind == "leaf":
@@ -163,7 +167,7 @@ def leaves_like(what: str, structure: Structure, tree: PyTree) -> list[object]:
 
 
 def _parts(structure: Structure, tree: PyTree) -> list[PyTree] | None:
-    """The children of `tree` in the order of the structure; None if it has others."""
+    """Return a tree's children in the structure's order; None if it has others."""
     if structure.kind == "dict":
         if isinstance(tree, dict) and set(tree) == set(structure.keys):
             return [tree[key] for key in structure.keys]

@@ -49,7 +49,7 @@ _of_compiler: ContextVar[bool] = ContextVar("aotc_compiler_sizes", default=False
 
 @contextmanager
 def with_compiler_sizes() -> Iterator[None]:
-    """Make arrays show the compiler's sizes within this block.
+    """Make `Array.shape` give SymbolicDims, not CallSizes, within the `with` block.
 
     For interpreters of foreign graphs, which ask for values by functions of their own
     (`aotc.importers.common.known_sizes`).
@@ -62,26 +62,28 @@ def with_compiler_sizes() -> Iterator[None]:
 
 
 def call_shape(shape: Shape) -> Shape:
-    """The sizes of a type as the model sees them."""
+    """Return a shape with its SymbolicDims as CallSizes, as models see it."""
     if all(type(size) is int for size in shape) or _of_compiler.get():
         return shape
     return tuple(map(call_size, shape))
 
 
 def call_size(size: Size) -> Size:
-    """A size as the model sees it."""
+    """Return a SymbolicDim as a CallSize, as models see it; numbers unchanged."""
     if type(size) is SymbolicDim and not _of_compiler.get():
         return CallSize(size.expr)
     return size
 
 
 def compiler_size(size: Size) -> Size:
-    """The size as types have it; the inverse of `call_size`."""
+    """Return a CallSize as the SymbolicDim of types; the inverse of `call_size`."""
     return SymbolicDim(size.expr) if isinstance(size, CallSize) else size
 
 
 def in_compiler_sizes(part: object) -> Any:
-    """An attribute of an op, with the compiler's sizes in lists and tuples of it."""
+    """Return an op's attribute with CallSizes, also in lists and tuples, as
+    SymbolicDims.
+    """
     if type(part) is tuple:
         return tuple(map(in_compiler_sizes, part))
     if type(part) is list:
@@ -96,7 +98,7 @@ def in_compiler_sizes(part: object) -> Any:
 
 
 def _by_value(operation: _Operation, hint: str = "") -> Any:
-    """An operator of numbers, for those of the call that is traced.
+    """Return an operator that computes with the values of sizes in the traced call.
 
     Args:
         operation: on numbers.
@@ -112,7 +114,7 @@ def _by_value(operation: _Operation, hint: str = "") -> Any:
 
 
 def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
-    """An operator of two numbers, and its reflection."""
+    """Return an operator on two sizes' values, and its reflected operator."""
 
     def reflected(self: object, other: object) -> object:
         return operation(other, self)
@@ -121,14 +123,16 @@ def _both_by_value(operation: _Operation, hint: str = "") -> tuple[Any, Any]:
 
 
 def _value(x: object, hint: str = "") -> object:
-    """Evaluate a size or a condition in the call that is traced."""
+    """Return a size's or condition's value in the traced call; numbers unchanged."""
     if isinstance(x, CallSize):
         return x.pin(hint=hint)
     return int(bool(x)) if isinstance(x, SizeCondition) else x
 
 
 def _integer(x: object) -> object:
-    """An integer of any kind as one of Python's; all else as it is."""
+    """Return an integer or bool of NumPy, or a condition, as an int; others
+    unchanged.
+    """
     if isinstance(x, bool | np.integer | np.bool_ | SizeCondition):
         return int(x)
     return x
@@ -138,6 +142,8 @@ def _integer(x: object) -> object:
 
 
 def _logical(operation: _Operation) -> Any:
+    """Return a logical operator of conditions, by their truth in the traced call."""
+
     def __operator__(self: SizeCondition, other: object) -> object:
         if isinstance(other, bool | np.bool_ | SizeCondition):
             return operation(bool(self), bool(other))
@@ -147,7 +153,7 @@ def _logical(operation: _Operation) -> Any:
 
 
 class SizeCondition:
-    """A comparison of sizes that only a call decides: `n == 3`.
+    """A comparison of symbolic sizes that only a call can decide: `n == 3`.
 
     As an array (`aotc.numpy.asarray`, `where`, `cond`, …) it is computed in each call.
     Python that asks for its truth is answered by the call that a function of `aotc.jit`
@@ -172,12 +178,12 @@ class SizeCondition:
 
     @property
     def opposite(self) -> SizeCondition:
-        """The condition that holds where this one does not."""
+        """The negated condition."""
         return SizeCondition(self.left, _OPPOSITES[self.sign], self.right)
 
     @property
     def equal_symbol(self) -> int | None:
-        """The symbol of which the condition holds for one value alone, if any."""
+        """The one symbol that an equality fixes to a number; None otherwise."""
         difference = self.left - self.right
         symbols = symbols_of(difference)
         if self.sign != "==" or len(symbols) != 1 or not is_linear(difference):
@@ -230,7 +236,9 @@ class SizeCondition:
 
 
 def _of_sizes(of_sizes: Callable[..., Size], of_numbers: _Operation) -> Any:
-    """An operator that gives a size of sizes and integers."""
+    """Return an operator whose result is a size where the other operand is an
+    integer or size.
+    """
 
     def __operator__(self: CallSize, other: object) -> object:
         other = _integer(other)
@@ -242,7 +250,9 @@ def _of_sizes(of_sizes: Callable[..., Size], of_numbers: _Operation) -> Any:
 
 
 def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
-    """An operator of sizes that divides, and its reflection."""
+    """Return a dividing operator of sizes, `floordiv` or `mod`, and its reflected
+    operator.
+    """
     by_value, by_value_reflected = _both_by_value(operation)
 
     def __operator__(self: CallSize, by: object) -> object:
@@ -269,7 +279,9 @@ def _division(name: str, operation: _Operation) -> tuple[Any, Any]:
 
 
 def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
-    """An operator that multiplies a size with a power of two, or divides by one."""
+    """Return a shift operator of sizes, by a power of two, and its reflected
+    operator.
+    """
     by_value, reflected = _both_by_value(operation)
 
     def __operator__(self: CallSize, places: object) -> object:
@@ -281,6 +293,8 @@ def _shift(by_power: _Operation, operation: _Operation) -> tuple[Any, Any]:
 
 
 def _comparison(sign: str) -> Any:
+    """Return a comparison operator of sizes."""
+
     def __operator__(self: CallSize, other: object) -> object:
         other = _integer(other)
         if isinstance(other, complex) and not other.imag and sign in ("==", "!="):
@@ -293,7 +307,7 @@ def _comparison(sign: str) -> Any:
 
 
 def _compare(size: CallSize, sign: str, other: object) -> object:
-    """Return the answer that the contracts prove, else the condition."""
+    """Return the answer that the contracts prove; else the condition."""
     if not isinstance(other, int | SymbolicDim):
         return NotImplemented
     if isinstance(other, int) and abs(other) > _LARGEST:
@@ -307,6 +321,7 @@ def _compare(size: CallSize, sign: str, other: object) -> object:
 def _compare_with_fraction(
     size: CallSize, sign: str, other: float | np.floating | Fraction
 ) -> object:
+    """Compare a size with a float or fraction by way of the integers around it."""
     if not math.isfinite(other):
         return COMPARISONS[sign](0, other)
     below = math.floor(other)
@@ -318,12 +333,14 @@ def _compare_with_fraction(
 
 
 class CallSize(SymbolicDim):
-    """A symbolic size in the code of a model; see the head of this file."""
+    """A symbolic size that model code sees: an unproved comparison is decided by the
+    call.
+    """
 
     __slots__ = ()
 
     def pin(self, wish: str = "use it as a number", hint: str = "") -> int:
-        """Return the value in the call that is traced, and make code for it alone.
+        """Return the size's value in the traced call, and specialize the code to it.
 
         Raises:
             InputError: `symbolic-size`: there is no call yet.
@@ -352,6 +369,7 @@ class CallSize(SymbolicDim):
         return format(self._as_text(), spec)
 
     def _as_text(self) -> int:
+        """Return the value in the traced call, for formatting."""
         return self.pin("write its value (messages show its name: {size!r})")
 
     __repr__ = SymbolicDim.__repr__
@@ -376,12 +394,15 @@ class CallSize(SymbolicDim):
     __rshift__, __rrshift__ = _shift(operator.floordiv, operator.rshift)
 
     def __divmod__(self, by: object) -> Any:
+        """Return quotient and remainder as sizes."""
         return self // by, self % by
 
     def __rdivmod__(self, size: object) -> Any:
+        """Return quotient and remainder of another size by this one."""
         return size // self, size % self
 
     def __pow__(self, exponent: object, modulus: object = None) -> Any:
+        """Return the size multiplied by itself; for other exponents, a number."""
         if type(exponent) is int and 0 <= exponent < _MOST_FACTORS and modulus is None:
             return math.prod([self] * exponent)
         others = (exponent,) if modulus is None else (exponent, modulus)
@@ -390,6 +411,9 @@ class CallSize(SymbolicDim):
     __rpow__ = _by_value(lambda exponent, base: base**exponent)
 
     def __and__(self, mask: object) -> Any:
+        """Return the remainder by a power of two, for a mask of low bits; else a
+        number.
+        """
         if type(mask) is int and 0 <= mask < _LARGEST and not mask & (mask + 1):
             return self % (mask + 1)
         return _by_value(operator.and_)(self, mask)
@@ -409,6 +433,7 @@ class CallSize(SymbolicDim):
         return self if self >= 0 else -self
 
     def __round__(self, digits: int | None = None) -> Size:
+        """Return the size itself; for negative digits, the rounded number."""
         return self if digits is None or digits >= 0 else round(self.pin(), digits)
 
     __trunc__ = __floor__ = __ceil__ = conjugate = __pos__
@@ -420,6 +445,7 @@ _NUMBERS = (int, float, complex, Fraction, np.number, np.bool_, CallSize, SizeCo
 
 
 def _refusal(what: str, wish: str, hint: str = "") -> InputError:
+    """Return the error for a question about sizes that no traced call can answer."""
     error = undecided_error(what, wish, hint)
     error.where = user_line()
     return error

@@ -25,22 +25,22 @@ LARGEST_VALUE = 1024  # elements of an array that a guard compares
 
 
 class Specializer(Protocol):
-    """Knows the call that a function is traced for."""
+    """An interface to the values of the call that a function is traced for."""
 
     @property
     def guards_branches(self) -> bool:
-        """Return whether Python may decide on values without asking for them."""
-
-    def value_of(self, array: Array) -> np.ndarray:
-        """The value of a traced array in the call, which is guarded from now on."""
-
-    def decide(self, condition: SizeCondition) -> bool:
-        """Decide whether a condition on sizes holds in the call, and guard it from
-        now on.
+        """Return whether Python may branch on traced values without
+        `aotc.specialize`.
         """
 
+    def value_of(self, array: Array) -> np.ndarray:
+        """Return a traced array's value in the call, and guard it."""
+
+    def decide(self, condition: SizeCondition) -> bool:
+        """Return whether a size condition holds in the call, and guard the answer."""
+
     def pin(self, size: SymbolicDim) -> int:
-        """The value of a size in the call, for which alone the code is made."""
+        """Return a symbolic size's value in the call, and specialize the code to it."""
 
 
 _current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", default=None)
@@ -48,7 +48,7 @@ _current: ContextVar[Specializer | None] = ContextVar("aotc_specializer", defaul
 
 @contextmanager
 def specializing(specializer: Specializer) -> Iterator[None]:
-    """Give arrays the values that a specializer knows within this block."""
+    """Set the specializer of the call that is traced for, within the `with` block."""
     token = _current.set(specializer)
     try:
         yield
@@ -62,7 +62,9 @@ def current_specializer() -> Specializer | None:
 
 
 def branch_value(array: Array) -> np.ndarray | None:
-    """Return the value that Python decides by; None if it is not guarded."""
+    """Return an array's value for a branch in Python, and guard it; None if not
+    allowed.
+    """
     current = _current.get()
     if current is None or not current.guards_branches:
         return None
@@ -70,7 +72,7 @@ def branch_value(array: Array) -> np.ndarray | None:
 
 
 def guarded_value(array: Array) -> np.ndarray:
-    """The value of a traced array in the call, which is guarded from now on.
+    """Return a traced array's value in the call, and guard it; refuse large arrays.
 
     Raises:
         InputError: `no-call`, `large-guard`; see `aotc.specialize`.

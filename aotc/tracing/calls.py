@@ -34,7 +34,7 @@ _ANYTHING = frozenset([Any, object])  # annotations that nothing is held to
 
 
 def publish(namespace: dict[str, object]) -> None:
-    """Make all names of a module public but this function's, and guard its functions.
+    """Set a module's `__all__` to its public names, and wrap its functions by `guard`.
 
     Args:
         namespace: of the module, which imports what is public and nothing else.
@@ -46,7 +46,7 @@ def publish(namespace: dict[str, object]) -> None:
 
 
 def guard(namespace: dict[str, object], names: Sequence[str]) -> None:
-    """Let models call the functions `names` of a module through this boundary."""
+    """Replace functions of a namespace by wrappers that check their arguments."""
     for name in names:
         if inspect.isfunction(namespace[name]):
             namespace[name] = _checked_function(namespace[name])
@@ -54,6 +54,7 @@ def guard(namespace: dict[str, object], names: Sequence[str]) -> None:
 
 @cache
 def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a wrapper that checks static arguments and adds the call to errors."""
     parameters = inspect.signature(function).parameters
     names, rest = _positional(parameters)
 
@@ -62,9 +63,12 @@ def _checked_function(function: Callable[..., object]) -> Callable[..., object]:
         static = _static_parameters(function)
         try:
             given = [
-                _read(*each, static) for each in _name_positional(names, rest, args)
+                _checked_argument(*each, static)
+                for each in _name_positional(names, rest, args)
             ]
-            named = {name: _read(name, x, static) for name, x in kwargs.items()}
+            named = {
+                name: _checked_argument(name, x, static) for name, x in kwargs.items()
+            }
             return function(*given, *args[len(given) :], **named)
         except AotcError as error:
             error.where = error.where or user_line()
@@ -110,7 +114,7 @@ def require_call(
 
 
 def _parameter_texts(parameters: Mapping[str, Parameter]) -> Iterator[str]:
-    """The parameters as a call gives them, without their types."""
+    """Yield the parameters as text, without annotations, for messages."""
     keywords_only = False
     for parameter in parameters.values():
         if parameter.kind is Parameter.KEYWORD_ONLY and not keywords_only:
@@ -126,7 +130,7 @@ def _ask_for_key(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> None:
-    """Say that a random key comes first, if a call got something else there."""
+    """Change an error to say that a random key comes first, if it was not given."""
     parameters = inspect.signature(function).parameters
     first = next(iter(parameters), None)
     key = kwargs.get("key", args[0] if args else None)
@@ -146,6 +150,7 @@ def _ask_for_key(
 
 
 def _is_key(value: object) -> bool:
+    """Return whether a value is a random key: u32[2]."""
     if not isinstance(value, (Array, np.ndarray)):
         return False
     shape = value.type.shape if isinstance(value, Array) else value.shape
@@ -163,7 +168,7 @@ def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | N
 def _name_positional(
     names: Sequence[str], rest: str | None, args: Sequence[object]
 ) -> Named:
-    """The arguments that have no name in a call, with the names that they get."""
+    """Return positional arguments as pairs with their parameters' names."""
     named = list(zip(names, args, strict=False))
     return named if rest is None else named + [(rest, x) for x in args[len(names) :]]
 
@@ -178,17 +183,19 @@ def _user_calls(frame: FrameType) -> bool:
 
 @cache
 def _static_parameters(function: Callable[..., object]) -> dict[str, object]:
-    """Return the annotations of parameters that are not arrays."""
+    """Return the annotations of parameters that take no arrays, by name."""
     hints = typing.get_type_hints(function)
     return {name: hint for name, hint in hints.items() if _is_static(hint)}
 
 
 def _is_static(hint: object) -> bool:
+    """Return whether an annotation is of values that are checked, not of arrays."""
     known = isinstance(hint, type) or typing.get_origin(hint) in _ORIGINS
     return known and _ANYTHING.isdisjoint(_alternatives(hint))
 
 
 def _alternatives(hint: object) -> tuple[object, ...]:
+    """Return the members of a union annotation; others as a tuple of one."""
     union = typing.get_origin(hint) in (UnionType, typing.Union)
     return typing.get_args(hint) if union else (hint,)
 
@@ -197,11 +204,11 @@ def _alternatives(hint: object) -> tuple[object, ...]:
 
 
 class _Misfit(Exception):
-    """A value that does not fit an annotation."""
+    """Raised for a value that does not fit an annotation."""
 
 
-def _read(name: str, value: object, static: dict[str, object]) -> object:
-    """Check an argument against its annotation, and return the converted value."""
+def _checked_argument(name: str, value: object, static: dict[str, object]) -> object:
+    """Return an argument converted by its annotation; refuse one that does not fit."""
     if name not in static:
         return value
     try:
@@ -209,13 +216,13 @@ def _read(name: str, value: object, static: dict[str, object]) -> object:
     except _Misfit:
         fail(
             "bad-argument",
-            f"expected '{name}' to be {_meaning(static[name])}; got "
+            f"expected '{name}' to be {_annotation_in_words(static[name])}; got "
             f"{shown_value(value)}",
         )
 
 
 def _convert(hint: object, value: object) -> object:
-    """`value` as `hint` has it; a _Misfit if it is something else."""
+    """Return a value converted to an annotation's type; raise _Misfit for others."""
     origin = typing.get_origin(hint)
     if origin in _ORIGINS:
         return _ORIGINS[origin](typing.get_args(hint), value)
@@ -225,6 +232,7 @@ def _convert(hint: object, value: object) -> object:
 
 
 def _as_one_of(hints: tuple[object, ...], value: object) -> object:
+    """Convert a value to the first of some types that it fits."""
     if isinstance(value, SymbolicDim) and SymbolicDim in hints:
         return value
     for hint in hints:
@@ -238,6 +246,9 @@ def _as_one_of(hints: tuple[object, ...], value: object) -> object:
 def _as_list(
     hints: tuple[object, ...], value: object
 ) -> list[object] | tuple[object, ...] | Array | np.ndarray:
+    """Convert a list, tuple, range or array to a list or tuple of converted
+    elements.
+    """
     value = _concrete(value)
     if isinstance(value, (Array, np.ndarray)) and value.ndim:
         if hints[0] in _ANYTHING:
@@ -250,6 +261,7 @@ def _as_list(
 
 
 def _as_tuple(hints: tuple[object, ...], value: object) -> object:
+    """Convert a list or tuple to a tuple with an element of each type."""
     if hints[-1] is Ellipsis:
         return tuple(_as_list(hints, value))
     if not isinstance(value, (list, tuple)) or len(value) != len(hints):
@@ -258,10 +270,12 @@ def _as_tuple(hints: tuple[object, ...], value: object) -> object:
 
 
 def _as_function(_: object, value: object) -> object:
+    """Return a callable; raise _Misfit for others."""
     return _require(callable(value), value)
 
 
 def _integer(value: object) -> int:
+    """Return a scalar as an int; raise _Misfit for others."""
     value = _scalar(value)
     if not isinstance(value, int):
         raise _Misfit
@@ -269,17 +283,19 @@ def _integer(value: object) -> int:
 
 
 def _number(value: object) -> object:
+    """Return a scalar as a Python number; raise _Misfit for others."""
     value = _scalar(value)
     return _require(isinstance(value, (int, float)), value)
 
 
 def _truth(value: object) -> bool:
+    """Return a scalar as a bool; raise _Misfit for others."""
     value = _scalar(value)
     return bool(_require(isinstance(value, bool), value))
 
 
 def _scalar(value: object) -> object:
-    """Convert scalars of NumPy and constants of the model to Python's own.
+    """Return a NumPy scalar, constant or size as a Python number; others unchanged.
 
     What only a call decides is asked for its value.
     """
@@ -294,12 +310,14 @@ def _scalar(value: object) -> object:
 
 
 def _concrete(value: object) -> object:
+    """Return a constant Array as a NumPy array; others unchanged."""
     if isinstance(value, Array) and value._data is not None:
         return value._data
     return value
 
 
 def _require(fits: bool, value: Given) -> Given:
+    """Return a value; raise _Misfit unless it fits."""
     if not fits:
         raise _Misfit
     return value
@@ -330,21 +348,23 @@ _MEANINGS: dict[object, tuple[str, str]] = {
 }
 
 
-def _meaning(hint: object, several: bool = False) -> str:
-    """An annotation in words."""
+def _annotation_in_words(hint: object, several: bool = False) -> str:
+    """Return the plain-language name of an annotation, for messages."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
         return _MEANINGS[hint][several]
     if hint == int | SymbolicDim:
         return "sizes" if several else "a size"
     if origin in (UnionType, typing.Union):
-        return " or ".join(_meaning(part, several) for part in inner)
+        return " or ".join(_annotation_in_words(part, several) for part in inner)
     if origin is Sequence:
-        return ("lists of " if several else "a list of ") + _meaning(inner[0], True)
+        return ("lists of " if several else "a list of ") + _annotation_in_words(
+            inner[0], True
+        )
     if origin is tuple:
         count = f"{len(inner)} " if Ellipsis not in inner else ""
         lists = f"lists of {count}" if several else f"a list of {count}"
-        return lists + _meaning(inner[0], True)
+        return lists + _annotation_in_words(inner[0], True)
     if origin is Callable:
         return "functions" if several else "a function"
     return getattr(hint, "__name__", "value") + ("s" if several else "")
@@ -357,11 +377,12 @@ _WIDEST = 40  # characters of a value
 
 
 def _shown_call(name: str, given: Named) -> str:
+    """Return a call as text, for messages."""
     return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in given)})"
 
 
 def shown_value(value: object) -> str:
-    """A value as messages show it: arrays by their types, all else in short."""
+    """Return a value as short text, for messages: an array by its type."""
     if isinstance(value, Array):
         return str(value.type)
     if isinstance(value, np.ndarray):
@@ -380,6 +401,7 @@ def shown_value(value: object) -> str:
 
 
 def _shown_numpy(array: np.ndarray) -> str:
+    """Return a NumPy array's type as text, for messages."""
     try:
         return str(Tensor(array.shape, dtypes.canonical_dtype(array.dtype)))
     except InputError:

@@ -44,7 +44,7 @@ _OF_NO_EXPRESSION = (
 
 @dataclass(frozen=True)
 class Capture:
-    """A name that a function reads, and its owner.
+    """A variable or attribute that a function reads besides its arguments.
 
     Args:
         owner: the variables of a module or a function, the attributes of an object or a
@@ -61,11 +61,11 @@ class Capture:
 
     @property
     def is_variable(self) -> bool:
-        """Return whether the owner is a dict of names."""
+        """Return whether the name is a key of a dict: a global or an attribute."""
         return type(self.owner) in (dict, types.MappingProxyType)
 
     def value(self) -> Any:
-        """Return the value of now.
+        """Return the current value of the variable or attribute.
 
         Raises:
             LookupError: it is nothing.
@@ -85,7 +85,7 @@ class Capture:
 
 @dataclass(frozen=True)
 class Write:
-    """A statement that gives a name outside of the function another value."""
+    """A statement that assigns a variable outside of the function."""
 
     key: str
     text: str
@@ -94,7 +94,7 @@ class Write:
 
 @dataclass
 class CaptureSummary:
-    """The variables that a function captures, and outer names that it assigns.
+    """The variables and attributes that a function reads, and outer names it assigns.
 
     Args:
         reads: in the order in which they were found.
@@ -108,7 +108,8 @@ class CaptureSummary:
 
 
 def captures_of(*functions: object) -> CaptureSummary:
-    """Find the captures of functions.
+    """Return what functions read besides arguments, found in bytecode without calling
+    them.
 
     Args:
         functions: of Python, or what calls such: methods, partials, objects.
@@ -124,6 +125,8 @@ def captures_of(*functions: object) -> CaptureSummary:
 
 
 class _CaptureSearch:
+    """The search for the captures of functions and of what these call."""
+
     def __init__(self) -> None:
         self.found = CaptureSummary()
         self._seen = dict[int, Any]()  # which keeps them, so that identities stay
@@ -136,7 +139,7 @@ class _CaptureSearch:
         self._values = 0
 
     def function(self, function: object) -> None:
-        """Find the captures of a function, and the arguments that partials give it."""
+        """Search a function, and the arguments that partials give it."""
         text, place = getattr(function, "__name__", "function"), ("", 0)
         inner = function
         while isinstance(inner, functools.partial):
@@ -147,7 +150,7 @@ class _CaptureSearch:
     # ---- values
 
     def value(self, value: object, text: str, place: Place) -> None:
-        """Find the captures by way of a value."""
+        """Search a value: functions, methods, classes and objects in it."""
         kind = type(value)  # of proxies, isinstance would ask what they stand for
         if issubclass(kind, _INERT) or id(value) in self._seen:
             return
@@ -174,6 +177,7 @@ class _CaptureSearch:
             self._container_or_object(value, text, place)
 
     def _container_or_object(self, value: object, text: str, place: Place) -> None:
+        """Search the elements of a container, or the attributes of an object."""
         parts = parts_of(value)
         for each in (parts or [])[:_MOST]:
             self.value(each, text, place)
@@ -181,7 +185,7 @@ class _CaptureSearch:
             self._object(value, text, place)
 
     def _look_into(self, value: object, text: str) -> None:
-        """Note a value whose attributes code may read."""
+        """List an object whose attributes code may read by name."""
         if len(self._objects) >= _MOST:
             self.found.is_whole = False
         else:
@@ -195,6 +199,7 @@ class _CaptureSearch:
                 self.value(vars(kind).get(name), f"{kind.__name__}.{name}", place)
 
     def _object(self, value: object, text: str, place: Place) -> None:
+        """Search the attributes and operator methods of an object."""
         attributes = _attributes_of(value)
         # what functools.wraps has noted, as in jit
         self.value(attributes.get("__wrapped__"), text, place)
@@ -211,10 +216,10 @@ class _CaptureSearch:
         for kind in filter(is_class_of_user, kinds):
             for name, method in [*vars(kind).items()]:
                 if _is_of_expressions(name, method):
-                    self._capture(self._of_class(kind), name, text, place)
+                    self._capture(self._class_variables(kind), name, text, place)
 
     def attributes_of_objects(self) -> None:
-        """Capture the attributes of objects that some code reads by name."""
+        """Capture the attributes of listed objects that some code reads by name."""
         done, found = (-1, -1), (0, 0)
         while done != found:
             done = found
@@ -227,11 +232,11 @@ class _CaptureSearch:
             found = len(self._seen), len(self._attributes)
 
     def _attribute(self, owner: object, name: str, text: str, place: Place) -> None:
-        """Capture an attribute where Python finds it, and its absence where Python
+        """Capture an attribute where lookup finds it, and its absence where lookup
         looks first.
         """
         missing, is_found = list[Variables](), False
-        for variables in self._looked_up(owner):
+        for variables in self._lookup_namespaces(owner):
             value = variables.get(name, _NOTHING)
             if value is _NOTHING:
                 missing.append(variables)
@@ -249,48 +254,48 @@ class _CaptureSearch:
             self._absent(missing, name, text, place)
 
     def _all_names(self, owner: object) -> list[str]:
-        """The attributes that an object has in a dict or in slots."""
+        """Return the names of an object's attributes, in a dict or in slots."""
         return [
             name
-            for variables in self._looked_up(owner)
+            for variables in self._lookup_namespaces(owner)
             for name, value in [*variables.items()]
             if type(variables) is dict or type(value) is types.MemberDescriptorType
         ]
 
-    def _looked_up(self, owner: object) -> Iterator[Variables]:
-        """Yield the namespaces where Python looks for an attribute, in order."""
+    def _lookup_namespaces(self, owner: object) -> Iterator[Variables]:
+        """Yield the namespaces where Python looks an attribute up, in order."""
         kinds = [*(owner.__mro__ if _is_class(owner) else ()), *type(owner).__mro__]
         own = None if _is_class(owner) else _variables_of(owner)
         if own is not None:
             yield own
         for kind in kinds:
             if is_class_of_user(kind):
-                yield self._of_class(kind)
+                yield self._class_variables(kind)
 
-    def _of_class(self, kind: type) -> Variables:
-        """The variables of a class; `vars` makes a new object each time."""
+    def _class_variables(self, kind: type) -> Variables:
+        """Return the variables of a class, as the same object each time."""
         found: Variables = self._variables.setdefault(id(kind), (kind, vars(kind)))[1]
         return found
 
     def _absent(
         self, places: Iterable[Variables], name: str, text: str, place: Place
     ) -> None:
-        """Take note that a name has no value in some places where it is looked up."""
+        """Capture the absence of a name in namespaces."""
         for each in places:
-            self._noted(Capture(each, name, text, place))
+            self._add(Capture(each, name, text, place))
 
     def _capture(self, owner: object, key: str, text: str, place: Place) -> None:
-        """Note a name, and the captures by way of its value."""
+        """Capture a variable or attribute, and search its value."""
         made = Capture(owner, key, text, place)
         try:
             value = made.value()
         except LookupError:  # it has no value yet
             return
-        if _is_fixed(key, value) or self._noted(made):
+        if _is_fixed(key, value) or self._add(made):
             self.value(value, text, place)
 
-    def _noted(self, made: Capture) -> bool:
-        """Note a capture; return whether it is a new one."""
+    def _add(self, made: Capture) -> bool:
+        """Add a capture unless it is known; return whether it was added."""
         if (id(made.owner), made.key) in self._names:
             return False
         if len(self.found.reads) >= _MOST:
@@ -304,6 +309,7 @@ class _CaptureSearch:
     # ---- code
 
     def _function(self, function: types.FunctionType, text: str, place: Place) -> None:
+        """Search a function: its code and defaults, or the closure of a library's."""
         self.value(vars(function).get("__wrapped__"), text, place)
         cells = dict(
             zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -337,6 +343,7 @@ class _CaptureSearch:
         function: types.FunctionType,
         cells: Mapping[str, types.CellType],
     ) -> None:
+        """Search bytecode for reads of globals, closure variables and attributes."""
         steps = [*dis.get_instructions(code)]
         for number, step in enumerate(steps):
             line = step.positions.lineno if step.positions else None
@@ -358,7 +365,7 @@ class _CaptureSearch:
         self._read_by_name(code, (code.co_filename, code.co_firstlineno))
 
     def _read_by_name(self, code: types.CodeType, place: Place) -> None:
-        """Note the reads of objects by `getattr`, `vars`, patterns and their like."""
+        """Record attributes that code may read by `getattr`, `vars` or patterns."""
         names = {*code.co_names}
         texts = [each for each in code.co_consts if type(each) is str]
         if "MATCH_CLASS" in {step.opname for step in dis.get_instructions(code)}:
@@ -379,7 +386,9 @@ class _CaptureSearch:
         rest: list[dis.Instruction],
         place: Place,
     ) -> None:
-        """Capture a name, or the attributes read from the module that it refers to."""
+        """Capture a variable, or the attributes read from the module that it refers
+        to.
+        """
         text, attributes = name, leading_attributes(rest)
         while True:
             try:
@@ -418,7 +427,9 @@ def _is_class(value: object) -> TypeGuard[type]:
 
 
 def _is_module(value: object) -> TypeGuard[types.ModuleType]:
-    """Return whether a value is a module itself."""
+    """Return whether a value is a module; `isinstance` would ask a proxy for
+    another.
+    """
     return issubclass(type(value), types.ModuleType)
 
 
@@ -447,7 +458,7 @@ def _is_of_expressions(name: str, method: object) -> bool:
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A code, and those of the functions that it makes."""
+    """Yield a code object, and those nested in it."""
     yield code
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
@@ -455,7 +466,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
-    """Yield the attributes that are read first, each from the one before."""
+    """Yield the attribute names of consecutive attribute loads at the start of
+    bytecode.
+    """
     for step in steps:
         if step.opname not in _ATTRIBUTES:
             return

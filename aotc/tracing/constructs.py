@@ -17,7 +17,8 @@ from aotc.tracing.user_code import Expression, UserFrame, expression_at
 
 
 def replacement(call: UserFrame, *, of_size: bool) -> str | None:
-    """Suggest a replacement for the construct that asked for a value.
+    """Return advice on what to write instead of the Python construct that needs a
+    value.
 
     Args:
         call: the innermost frame of the user's code.
@@ -29,7 +30,7 @@ def replacement(call: UserFrame, *, of_size: bool) -> str | None:
     node = _outermost(expression)
     if isinstance(node, ast.Call):
         foreign = library_function(node, expression)
-        return replacement_of(foreign) if foreign else _of_builtin(node)
+        return replacement_of(foreign) if foreign else _builtin_advice(node)
     if of_size and not isinstance(node, _LOOPS):
         return None
     write = _CONSTRUCTS.get(type(node))
@@ -37,7 +38,9 @@ def replacement(call: UserFrame, *, of_size: bool) -> str | None:
 
 
 def _outermost(expression: Expression) -> ast.AST:
-    """The construct that asked for the value: the `if`, not the `and` in its test."""
+    """Return the outermost construct that needs the value: the `if`, not the `and`
+    in it.
+    """
     node = expression.node
     for outer in expression.ancestors:
         if not _is_decided_by(outer, node):
@@ -62,12 +65,16 @@ _LOOPS = (ast.For, ast.comprehension, ast.ListComp, ast.GeneratorExp)
 
 
 def _iterable(loop: _Loop) -> ast.expr:
+    """Return the iterable of a loop or comprehension."""
     if isinstance(loop, (ast.For, ast.comprehension)):
         return loop.iter
     return loop.generators[0].iter
 
 
-def _of_builtin(node: ast.Call) -> str | None:
+def _builtin_advice(node: ast.Call) -> str | None:
+    """Return advice on what to write instead of a built-in function; None for
+    others.
+    """
     if not isinstance(node.func, ast.Name) or not hasattr(builtins, node.func.id):
         return None
     arguments = ", ".join(map(ast.unparse, node.args))
@@ -99,9 +106,12 @@ _BUILTINS = {
 
 
 class _Arrays(ast.NodeTransformer):
-    """Python's conditions as functions of arrays: `a and b` as `logical_and(a, b)`."""
+    """A transformer of Python conditions to array functions: `a and b` to
+    `logical_and(a, b)`.
+    """
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:  # noqa: N802 - ast's name
+        """Replace `and` and `or` by logical functions."""
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
         values = [self.visit(value) for value in node.values]
         whole: ast.expr = values[0]
@@ -110,18 +120,21 @@ class _Arrays(ast.NodeTransformer):
         return whole
 
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+        """Replace `len(x)` by `x.shape[0]`."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
             return ast.Subscript(ast.Attribute(node.args[0], "shape"), ast.Constant(0))
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:  # noqa: N802
+        """Replace `not x` by `logical_not(x)`."""
         self.generic_visit(node)
         if isinstance(node.op, ast.Not):
             return _numpy_call("logical_not", node.operand)
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:  # noqa: N802
+        """Replace chained comparisons by a conjunction, and `in` by `isin`."""
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
         whole: ast.expr | None = None
@@ -132,6 +145,7 @@ class _Arrays(ast.NodeTransformer):
 
 
 def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.expr:
+    """Return a comparison expression; `isin` for `in`."""
     if isinstance(op, (ast.In, ast.NotIn)):
         found = _numpy_call("isin", left, right)
         return _numpy_call("logical_not", found) if isinstance(op, ast.NotIn) else found
@@ -139,24 +153,28 @@ def _comparison(left: ast.expr, op: ast.cmpop, right: ast.expr) -> ast.expr:
 
 
 def _numpy_call(name: str, *operands: ast.expr) -> ast.expr:
+    """Return a call expression of a function of aotc.numpy."""
     return ast.Call(ast.Name(f"aotc.numpy.{name}"), list(operands), [])
 
 
 def _as_arrays(node: ast.AST) -> str:
-    """The source of a condition, in functions of arrays."""
+    """Return the source of a condition in array functions."""
     return ast.unparse(_Arrays().visit(deepcopy(node)))
 
 
 def _condition(node: ast.Compare | ast.BoolOp | ast.UnaryOp) -> str:
+    """Return advice for a condition used as a value."""
     return f"write {_as_arrays(node)}"
 
 
 def _choice(node: ast.IfExp) -> str:
+    """Return advice for a conditional expression."""
     parts = _as_arrays(node.test), ast.unparse(node.body), ast.unparse(node.orelse)
     return f"write aotc.numpy.where({', '.join(parts)})"
 
 
 def _branch(node: ast.If) -> str:
+    """Return advice for an `if` statement."""
     test = _as_arrays(node.test)
     return (
         f"write aotc.numpy.where({test}, a, b) to choose between arrays, or "
@@ -165,6 +183,7 @@ def _branch(node: ast.If) -> str:
 
 
 def _loop_while(node: ast.While) -> str:
+    """Return advice for a `while` loop."""
     return (
         "write aotc.control.while_loop(condition, body, initial), where "
         f"condition(value) is '{_as_arrays(node.test)}'"
@@ -172,6 +191,7 @@ def _loop_while(node: ast.While) -> str:
 
 
 def _check(node: ast.Assert) -> str:
+    """Return advice for an `assert` statement."""
     message = ast.unparse(node.msg) if node.msg else "'what is wrong'"
     return (
         f"write aotc.debug.check({_as_arrays(node.test)}, {message}), which ends a "
@@ -180,6 +200,7 @@ def _check(node: ast.Assert) -> str:
 
 
 def _loop_over(node: _Loop) -> str:
+    """Return advice for a `for` loop or comprehension."""
     iterable = _iterable(node)
     text = ast.unparse(iterable)
     if isinstance(iterable, ast.Call) and ast.unparse(iterable.func) == "range":

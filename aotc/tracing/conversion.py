@@ -60,7 +60,7 @@ _DIRECTIONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "
 
 
 def lift(x: object, like: str | None = None) -> Array:
-    """`x` as an Array; weak numbers take dtype `like`, or their own default.
+    """Return `x` as an Array; weak numbers take dtype `like`, or their own default.
 
     Raises:
         InputError: `x` is nothing that an array can be made of.
@@ -73,7 +73,7 @@ def lift(x: object, like: str | None = None) -> Array:
         return _lifted_condition(x, _promoted_weak_dtype("bool", like))
     if is_number(x):
         return Array(data=_number(x, like))
-    if isinstance(x, (list, tuple)) and _python_numbers(x):
+    if isinstance(x, (list, tuple)) and _is_nested_numbers(x):
         return _from_list(x, like)
     data = _numpy_array(x)
     try:
@@ -93,13 +93,14 @@ def lift(x: object, like: str | None = None) -> Array:
 
 
 def _lifted_condition(condition: SizeCondition, dtype: str) -> Array:
-    """Emit the comparison of sizes that each call computes."""
+    """Emit the comparison of sizes that each call computes; return its result."""
     left, right = (lift(side) for side in (condition.left, condition.right))
     found = emit("compare", left, right, direction=_DIRECTIONS[condition.sign])
     return found if dtype == "bool" else emit("cast", found, dtype=dtype)
 
 
 def _numpy_array(x: object) -> np.ndarray:
+    """Return a value as a NumPy array; refuse lists of Arrays and ragged lists."""
     if isinstance(x, (list, tuple)) and any(isinstance(part, Array) for part in x):
         fail(
             "not-an-array",
@@ -113,7 +114,7 @@ def _numpy_array(x: object) -> np.ndarray:
 
 
 def is_number(x: object) -> TypeGuard[float]:
-    """Return whether `x` is a Python number, or acts like one, whose value is known."""
+    """Return whether `x` is a Python number, or a NumPy scalar that acts like one."""
     return isinstance(x, _NUMBERS)
 
 
@@ -125,7 +126,7 @@ def is_weak(x: object) -> bool:
 
 
 def weak_dtype(x: object) -> str:
-    """The dtype of a weak number on its own."""
+    """Return the default dtype of a weak number."""
     if isinstance(x, SymbolicDim):
         return "i32"
     if isinstance(x, SizeCondition):
@@ -138,7 +139,9 @@ def weak_dtype(x: object) -> str:
 
 
 def _promoted_weak_dtype(natural: str, like: str | None) -> str:
-    """The dtype of a weak number of dtype `natural` beside an array of dtype `like`."""
+    """Return the dtype of a weak number of dtype `natural` beside an array of dtype
+    `like`.
+    """
     if like is None:
         return natural
     if dtypes.is_float(natural):
@@ -147,7 +150,7 @@ def _promoted_weak_dtype(natural: str, like: str | None) -> str:
 
 
 def _weak_cast(x: Array, dtype: str) -> Array:
-    """Convert a weak number of a call to another dtype; it stays weak.
+    """Cast a weak number of a call to another dtype; it stays weak.
 
     Raises:
         InputError: `dtype-mismatch`: it is an integer of which not all values fit.
@@ -166,6 +169,7 @@ def _weak_cast(x: Array, dtype: str) -> Array:
 
 
 def _number(x: float, like: str | None) -> np.ndarray:
+    """Return a Python number as a NumPy scalar array; refuse integers out of range."""
     dtype = _promoted_weak_dtype(weak_dtype(x), like)
     if dtype in dtypes.INTEGERS:
         bounds = np.iinfo(dtypes.to_numpy(dtype))
@@ -179,15 +183,15 @@ def _number(x: float, like: str | None) -> np.ndarray:
         return np.array(x).astype(dtypes.to_numpy(dtype))
 
 
-def _python_numbers(x: object) -> bool:
-    """Return whether `x` is a number of Python's, or nested lists of them."""
+def _is_nested_numbers(x: object) -> bool:
+    """Return whether `x` is a Python number, or nested lists of them."""
     if isinstance(x, (list, tuple)):
-        return all(map(_python_numbers, x))
+        return all(map(_is_nested_numbers, x))
     return type(x) in (bool, int, float)
 
 
 def _from_list(x: object, like: str | None) -> Array:
-    """An array of Python's numbers, in the dtype that one of them would have."""
+    """Return nested lists of Python numbers as an Array, in a weak number's dtype."""
     data = _numpy_array(x)
     # NumPy makes objects of integers that fit no dtype of its own
     natural = {"b": "bool", "f": "f32"}.get(data.dtype.kind, "i32")
@@ -200,7 +204,7 @@ def _from_list(x: object, like: str | None) -> Array:
 
 
 def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
-    """`x` converted: towards zero and saturating from float to integer."""
+    """Return `x` cast to a dtype: floats to integers toward zero and saturating."""
     name = dtypes.canonical_dtype(dtype)
     array = lift(x)
     if array._is_weak:
@@ -209,7 +213,7 @@ def astype(x: ArrayLike, dtype: DTypeLike) -> Array:
 
 
 def as_float(x: ArrayLike) -> Array:
-    """The operand of a function that has float results only; integers become f32."""
+    """Return `x` as a float array; integers become f32."""
     array = lift(x)
     if dtypes.is_float(array.dtype):
         return array
@@ -217,7 +221,7 @@ def as_float(x: ArrayLike) -> Array:
 
 
 def to_accumulator(x: ArrayLike) -> Array:
-    """`x` in the dtype that sums of it are kept in: f32 for half precision.
+    """Return `x` cast to the dtype of its sums: f32 for half precision.
 
     Counts, sums and squares soon leave the range of f16 (65504) and the digits of bf16
     (256), so what is made of them is rounded at the end only.
@@ -227,7 +231,7 @@ def to_accumulator(x: ArrayLike) -> Array:
 
 
 def one_dtype(*xs: ArrayLike) -> list[Array]:
-    """The operands as arrays of one dtype; weak numbers adapt to the arrays."""
+    """Return the operands as Arrays of one dtype; weak numbers adapt to the arrays."""
     arrays = [lift(x) for x in xs if not is_weak(x)]
     like = arrays[0].dtype if arrays else _weakest(xs)
     lifted = [lift(x, like) for x in xs]
@@ -237,13 +241,13 @@ def one_dtype(*xs: ArrayLike) -> list[Array]:
 
 
 def _weakest(numbers: Sequence[object]) -> str:
-    """The dtype of an operation on weak numbers alone."""
+    """Return the result dtype of an operation on weak numbers alone."""
     found = {weak_dtype(number) for number in numbers}
     return next(dtype for dtype in _WEAK_ORDER if dtype in found)
 
 
 def _fail_to_mix(xs: Sequence[ArrayLike], lifted: Sequence[Array]) -> NoReturn:
-    """Refuse to mix dtypes; advise a conversion that helps."""
+    """Raise the error for arrays of different dtypes, with advice on a cast."""
     weak = [x for x, given in zip(lifted, xs, strict=True) if is_weak(given)]
     wanted = weak[0].dtype if weak and weak[0].dtype != lifted[0].dtype else None
     wanted = wanted or max((x.dtype for x in lifted), key=_preference)

@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 
 class _CustomFunction:
-    """Base of custom derivatives: traces a call and annotates its function."""
+    """Base class of functions with custom derivative rules."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self.function = function
@@ -58,6 +58,9 @@ class _CustomFunction:
         self._under_way: dict[_Key, Body] = {}
 
     def __call__(self, *args: object) -> Any:
+        """Call the function: traced as an annotated graph function, or executed at
+        once.
+        """
         trace = current_trace()
         leaves, structure = flatten((args, {}))
         arrays = [lift(leaf) for leaf in leaves]
@@ -70,7 +73,7 @@ class _CustomFunction:
         return body.tree.unflatten([Array(value=v, trace=trace) for v in values])
 
     def _execute(self, arrays: Sequence[Array], structure: Structure) -> Any:
-        """The result of a call where ops compute at once."""
+        """Execute a call at once; return its result."""
         execution = _Execution(self, structure)
         call = CustomCall(self.__name__, execution.evaluate, execution.record)
         outputs = call_custom(call, arrays)
@@ -79,22 +82,27 @@ class _CustomFunction:
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Execute a call; returns its flat outputs, and its rule as a tape holds it."""
+        """Execute a call; return its flat outputs, and its derivative rule for a
+        tape.
+        """
         raise NotImplementedError
 
     def _body(self, trace: Trace, types: list[Tensor], structure: Structure) -> Body:
-        """The annotated function; the same one where its rules call it again."""
+        """Return the traced function, annotated with its rules; the same one inside
+        its rules.
+        """
         key = (id(trace.module), tuple(types), structure)
         if key in self._under_way:
             return self._under_way[key]
         body = _closed_body(trace, self.function, types, structure)
-        with self._tracing(key, body):
+        with self._registered(key, body):
             custom = self._rules(trace, body, types, structure)
         annotate(body.trace.function, custom)
         return body
 
     @contextmanager
-    def _tracing(self, key: _Key, body: Body) -> Iterator[None]:
+    def _registered(self, key: _Key, body: Body) -> Iterator[None]:
+        """Register the body for recursive calls within the `with` block."""
         self._under_way[key] = body
         try:
             yield
@@ -104,16 +112,17 @@ class _CustomFunction:
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
+        """Trace the derivative rules; return the annotation that names them."""
         raise NotImplementedError
 
     def require_rules(self) -> None:
-        """Refuse a function that has no rule yet."""
+        """Refuse a function whose derivative rule is not set."""
         raise NotImplementedError
 
     def _require_rule(
         self, rule: Callable[..., object] | None, method: str
     ) -> Callable[..., object]:
-        """Return a rule of the function; refuse a call if it was not given."""
+        """Return a derivative rule; refuse None."""
         if rule is None:
             fail(
                 "missing-rule",
@@ -124,7 +133,7 @@ class _CustomFunction:
 
 
 class _Execution:
-    """A call of a function with a rule, on arrays that have values.
+    """One call of a custom-derivative function on concrete arrays.
 
     Args:
         custom: the function.
@@ -143,19 +152,21 @@ class _Execution:
         return self._form
 
     def evaluate(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the flat outputs."""
+        """Execute the function; return its flat outputs."""
         self.custom.require_rules()
         return self.outputs_of(self.custom.function(*self.arguments.unflatten(arrays)))
 
     def record(
         self, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """The flat outputs, and the rule of their derivative."""
+        """Execute the function; return its flat outputs and its derivative rule for
+        a tape.
+        """
         self.custom.require_rules()
         return self.custom.record(self, arrays)
 
     def outputs_of(self, result: object) -> list[Array]:
-        """Return the flat outputs of the function's or its rule's result."""
+        """Return a result's leaves as Arrays; store its structure."""
         leaves, tree = flatten(result)
         self._form = tree
         return returned_arrays(self.custom.function, leaves, tree)
@@ -174,15 +185,15 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def defvjp(
         self, forward: Callable[..., object], backward: Callable[..., object]
     ) -> None:
-        """Give the two rules."""
+        """Set the reverse-mode rules."""
         self._forward, self._backward = forward, backward
 
     def require_rules(self) -> None:
-        """Refuse a function that has no rule yet."""
-        self._given_rules()
+        """Refuse a function whose reverse-mode rules are not set."""
+        self._require_rule_pair()
 
-    def _given_rules(self) -> tuple[Callable[..., object], Callable[..., object]]:
-        """The two rules, forward and backward."""
+    def _require_rule_pair(self) -> tuple[Callable[..., object], Callable[..., object]]:
+        """Return the forward and the backward rule; refuse a missing one."""
         given = self._forward, self._backward
         forward, backward = (self._require_rule(rule, "defvjp") for rule in given)
         return forward, backward
@@ -190,15 +201,17 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Record `forward` on the tape; its residuals are for `backward`."""
-        forward, rule = self._given_rules()
+        """Execute `forward`; return its outputs, and a rule that applies `backward`
+        to residuals.
+        """
+        forward, rule = self._require_rule_pair()
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(forward, forward(*args))
         outputs = execution.outputs_of(result)
         types = [array.type for array in arrays]
 
         def backward(smooth: Sequence[Array]) -> list[Array]:
-            cotangents = _with_gaps(execution.form, outputs, smooth)
+            cotangents = _at_float_leaves(execution.form, outputs, smooth)
             found = rule(residuals, cotangents)
             return _float_leaves(self.__name__, execution.arguments, types, found)
 
@@ -207,7 +220,10 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        ahead_rule, _ = self._given_rules()
+        """Trace the forward and backward rules; return the annotation that names
+        them.
+        """
+        ahead_rule, _ = self._require_rule_pair()
         split: list[tuple[Structure, Structure, list[Tensor]]] = []
 
         def forward(*args: object) -> tuple[object, object]:
@@ -220,12 +236,12 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
         ahead = _closed_body(trace, forward, types, structure)
         ((result_tree, residual_tree, residual_types),) = split
         _require_form(forward.__name__, body.tree, result_tree)
-        backward = self._traced_backward(
+        backward = self._trace_backward(
             trace, body, residual_tree, residual_types, types, structure
         )
         return CustomVjp(ahead.name, backward.name)
 
-    def _traced_backward(
+    def _trace_backward(
         self,
         trace: Trace,
         body: Body,
@@ -234,13 +250,14 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
         types: list[Tensor],
         structure: Structure,
     ) -> Body:
+        """Trace the backward rule as a function of residuals and cotangents."""
         smooth = [output.type for output in body.outputs if _is_float(output.type)]
         count = len(residual_types)
-        _, rule = self._given_rules()
+        _, rule = self._require_rule_pair()
 
         def backward(*leaves: Array) -> list[Array]:
             residuals = residual_tree.unflatten(leaves[:count])
-            cotangents = _with_gaps(body.tree, body.outputs, leaves[count:])
+            cotangents = _at_float_leaves(body.tree, body.outputs, leaves[count:])
             found = rule(residuals, cotangents)
             return _float_leaves(self.__name__, structure.children[0], types, found)
 
@@ -260,27 +277,30 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     _rule: Callable[..., object] | None = None
 
     def defjvp(self, rule: Callable[..., object]) -> None:
-        """Set the rule."""
+        """Set the forward-mode rule."""
         self._rule = rule
 
     def require_rules(self) -> None:
-        """Refuse a function that has no rule yet."""
-        self._given_rule()
+        """Refuse a function whose forward-mode rule is not set."""
+        self._require_jvp_rule()
 
-    def _given_rule(self) -> Callable[..., object]:
+    def _require_jvp_rule(self) -> Callable[..., object]:
+        """Return the forward-mode rule; refuse a missing one."""
         return self._require_rule(self._rule, "defjvp")
 
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Record the function on the tape; its rule waits for tangents."""
-        given, arguments = self._given_rule(), execution.arguments
+        """Execute the function; return its outputs, and a rule from tangents to
+        tangents.
+        """
+        given, arguments = self._require_jvp_rule(), execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))
         form, types = execution.form, [output.type for output in outputs]
 
         def rule(smooth: Sequence[Array]) -> list[Array]:
-            tangents = _with_gaps(arguments, arrays, smooth)
+            tangents = _at_float_leaves(arguments, arrays, smooth)
             result, slope = _as_pair(given, given(primals, tangents))
             _require_form(f"the rule of {self.__name__}", form, flatten(result)[1])
             return _float_leaves(self.__name__, form, types, slope)
@@ -290,13 +310,14 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def _rules(
         self, trace: Trace, body: Body, types: list[Tensor], structure: Structure
     ) -> Custom:
-        given = self._given_rule()
+        """Trace the rule; return the annotation that names it."""
+        given = self._require_jvp_rule()
         arguments, count = structure.children[0], len(types)
         smooth = [kind for kind in types if _is_float(kind)]
 
         def rule(*leaves: Array) -> tuple[list[object], list[Array]]:
             primals = arguments.unflatten(leaves[:count])
-            tangents = _with_gaps(arguments, leaves[:count], leaves[count:])
+            tangents = _at_float_leaves(arguments, leaves[:count], leaves[count:])
             result, slope = _as_pair(given, given(primals, tangents))
             outputs, tree = flatten(result)
             _require_form(f"the rule of {self.__name__}", body.tree, tree)
@@ -313,7 +334,8 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
 def checkpoint(
     function: Callable[P, Result], save: Literal["nothing", "products"] = "nothing"
 ) -> Callable[P, Result]:
-    """Return the function, marked so that its derivative recomputes its values.
+    """Return the function, marked so that its derivative recomputes intermediate
+    values.
 
     That saves the memory of its intermediate values, for the time of a second forward
     computation.
@@ -356,7 +378,7 @@ def checkpoint(
 def closure_convert(
     function: Callable[..., Result], *examples: object
 ) -> tuple[Callable[..., Result], list[Array]]:
-    """A function without captures, and the arrays that `function` captures.
+    """Return a function with captured arrays as further arguments, and these arrays.
 
     What has a rule of its own may capture nothing: it takes as further arguments what a
     function that it is given captures.
@@ -392,7 +414,7 @@ def closure_convert(
 def _executed_closure(
     function: Callable[..., Result], examples: Sequence[object]
 ) -> tuple[Callable[..., Result], list[Array]]:
-    """Apply `closure_convert` where ops compute at once, for a later derivative."""
+    """Apply `closure_convert` to a function that executes at once."""
     reads = Rebound()
     with enter_scope(reads):
         example = function(*examples)
@@ -422,7 +444,7 @@ def _closed_body(
     types: Sequence[Tensor],
     structure: Structure,
 ) -> Body:
-    """A traced function that may not use arrays from around it."""
+    """Trace a function; refuse one that captures arrays from around it."""
     (body,), captures = trace_bodies(trace, [function], types, structure)
     if captures:
         fail(
@@ -435,15 +457,17 @@ def _closed_body(
 
 
 def _positional_structure(count: int) -> Structure:
-    """The form of `count` positional arguments."""
+    """Return the structure of `count` positional arguments that are leaves."""
     return flatten(((0,) * count, {}))[1]
 
 
 def _is_float(kind: Tensor) -> bool:
+    """Return whether a tensor type has a float dtype."""
     return dtypes.is_float(kind.dtype)
 
 
 def _as_pair(function: Callable[..., object], result: object) -> tuple[object, object]:
+    """Return a function's two results; refuse any other number."""
     if not isinstance(result, tuple) or len(result) != 2:
         fail(
             "bad-rule",
@@ -454,16 +478,17 @@ def _as_pair(function: Callable[..., object], result: object) -> tuple[object, o
 
 
 def _require_form(what: str, expected: Structure, got: Structure) -> None:
+    """Refuse a result whose structure is not the expected one."""
     if expected != got:
         fail(
             "bad-rule", f"{what} must return a result of the form {expected}; got {got}"
         )
 
 
-def _with_gaps(
+def _at_float_leaves(
     tree: Structure, leaves: Sequence[Array], smooth: Sequence[Array]
 ) -> PyTree:
-    """A tree of the `smooth` values, with None at leaves that are no floats."""
+    """Return a tree with the `smooth` values at float leaves, and None at others."""
     rest = iter(smooth)
     return tree.unflatten([next(rest) if _is_float(x.type) else None for x in leaves])
 
@@ -471,9 +496,7 @@ def _with_gaps(
 def _float_leaves(
     name: str, tree: Structure, types: Sequence[Tensor], found: object
 ) -> list[Array]:
-    """Return the leaves of a rule's result, for the floats among `types`; None is
-    zero.
-    """
+    """Return a rule's results at float leaves as Arrays, with zeros for None."""
     leaves = leaves_like(f"values from the rule of '{name}'", tree, found)
     result = []
     for leaf, kind in zip(leaves, types, strict=True):
@@ -490,5 +513,6 @@ def _float_leaves(
 
 
 def _zeros(kind: Tensor) -> Array:
+    """Return an Array of zeros of a tensor type."""
     zero = lift(np.zeros((), dtypes.to_numpy(kind.dtype)))
     return emit("broadcast", zero, shape=kind.shape, axes=()) if kind.shape else zero

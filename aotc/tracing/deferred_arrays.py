@@ -19,7 +19,7 @@ from aotc.tracing.tracing import Trace
 def compute_when_read(
     function: Callable[..., Array], *arrays: StoredArray
 ) -> StoredArray:
-    """An array that `function` computes of others each time that it is asked for.
+    """Return an array that is computed by `function` from others each time it is read.
 
     Args:
         function: of arrays, which is traced.

@@ -24,26 +24,26 @@ LARGEST = 2**63 - 1  # a size is an i64 on every target
 
 
 def is_plain_identifier(name: object) -> bool:
-    """Return whether `name` is valid as an entry or a size in a manifest."""
+    """Return whether `name` is an ASCII identifier, as entries and symbols need."""
     return isinstance(name, str) and name.isidentifier() and name.isascii()
 
 
 def _is_size(value: object) -> bool:
-    """Return whether a contract can hold `value`, whose sign it judges itself."""
+    """Return whether `value` is an integer in the range of i64."""
     if not isinstance(value, int) or isinstance(value, bool):
         return False
     return abs(value) <= LARGEST
 
 
 class DimTerm:
-    """A size of an input: a Dim, or `+ - *` on Dims and ints."""
+    """A symbolic size of an input: a Dim, or `+ - *` of Dims and ints."""
 
     def dims(self) -> Iterator[Dim]:
-        """The Dims in it, from left to right."""
+        """Yield the Dims in the term, from left to right."""
         raise NotImplementedError
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """Return the size, given the value of each Dim."""
+        """Return the size for given values of the Dims."""
         raise NotImplementedError
 
     def __add__(self, other: Term) -> DimExpression:
@@ -70,7 +70,7 @@ Term = int | DimTerm
 
 @dataclass(frozen=True)
 class Dim(DimTerm):
-    """A size that is known only when the model runs, and its contract.
+    """A named symbolic size with its contract: bounds, divisor and policy.
 
     Args:
         name: equal names are equal sizes, over all inputs of an entry.
@@ -98,7 +98,7 @@ class Dim(DimTerm):
     place: Place | None = field(init=False, default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse names and contracts that no size can have."""
+        """Refuse names and contracts that no size can satisfy."""
         object.__setattr__(self, "place", calling_place(__name__))
         if not is_plain_identifier(self.name):
             fail(
@@ -129,7 +129,7 @@ class Dim(DimTerm):
         object.__setattr__(self, "specialize", self._specialized_sizes())
 
     def _require_optimum(self) -> None:
-        """Refuse an optimum that no call has."""
+        """Refuse an optimum that the contract does not allow."""
         bounds = Contract(self.name, self.min, self.max, self.multiple_of)
         if not _is_size(self.optimum) or not bounds.allows(self.optimum or 0):
             fail(
@@ -139,7 +139,7 @@ class Dim(DimTerm):
             )
 
     def _require_policy(self) -> None:
-        """Refuse a policy that there is not, or that the sizes contradict."""
+        """Refuse an unknown policy, or one that the contract contradicts."""
         if not is_policy(self.policy):
             fail(
                 "bad-contract",
@@ -155,8 +155,8 @@ class Dim(DimTerm):
             )
 
     def _specialized_sizes(self) -> tuple[int, ...]:
-        """Return the sizes of `specialize` in order, without duplicates; refuse
-        impossible ones.
+        """Return the sizes to specialize for, sorted; refuse ones that the contract
+        excludes.
         """
         given = self.specialize
         is_list = isinstance(given, Iterable) and not isinstance(given, str)
@@ -178,11 +178,11 @@ class Dim(DimTerm):
         yield self
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """Return the size that the name stands for."""
+        """Return the value of the Dim among sizes by name."""
         return sizes[self.name]
 
     def contract(self) -> Contract:
-        """Return the contract of the Dim, for the graph."""
+        """Return the Dim's contract in the graph dialect's form."""
         return Contract(
             self.name,
             self.min,
@@ -195,7 +195,7 @@ class Dim(DimTerm):
 
 
 def powers_of_two(least: int, most: int) -> tuple[int, ...]:
-    """The powers of two from `least` to `most`, for `Dim(specialize=…)`.
+    """Return the powers of two from `least` to `most`, for `Dim(specialize=…)`.
 
     `powers_of_two(1, 8)` is `(1, 2, 4, 8)`.
     """
@@ -219,26 +219,26 @@ _OPERATORS: dict[str, Callable[[Size, Size], Size]] = {
 
 @dataclass(frozen=True)
 class DimExpression(DimTerm):
-    """The size of an input that is computed from `Dim`s, such as `2 * n + 1`."""
+    """An arithmetic expression of Dims as a size, such as `2 * n + 1`."""
 
     sign: str
     left: Term
     right: Term
 
     def __post_init__(self) -> None:
-        """Refuse terms that are no sizes."""
+        """Refuse operands that are neither Dims nor ints."""
         for side in (self.left, self.right):
             if isinstance(side, bool) or not isinstance(side, (int, DimTerm)):
                 fail("bad-spec", f"expected Dims and ints in a size; got {side!r}")
 
     def dims(self) -> Iterator[Dim]:
-        """The Dims in it, from left to right."""
+        """Yield the Dims in the expression, from left to right."""
         for side in (self.left, self.right):
             if not isinstance(side, int):
                 yield from side.dims()
 
     def value(self, sizes: Mapping[str, Size]) -> Size:
-        """Return the size, given the value of each Dim."""
+        """Return the size for given values of the Dims."""
         left, right = (
             side if isinstance(side, int) else side.value(sizes)
             for side in (self.left, self.right)

@@ -21,7 +21,8 @@ _told = set[tuple[Place, str]]()
 
 @contextmanager
 def watch_effects(owner: str, *functions: object) -> Iterator[None]:
-    """Warn of changes that traced functions make outside, within this block.
+    """Warn, after the `with` block, of outer variables that traced functions changed in
+    it.
 
     Args:
         owner: how the message calls them.
@@ -43,7 +44,7 @@ def watch_effects(owner: str, *functions: object) -> Iterator[None]:
 
 
 def warn_of_text(place: Place | None) -> None:
-    """Warn of a text that is made of a traced array.
+    """Warn that a traced array was formatted as text, which has no values in it.
 
     Args:
         place: the user's line that makes it; None where aotc does, for messages.
@@ -57,7 +58,7 @@ def warn_of_text(place: Place | None) -> None:
 
 
 def warn_once(what: str, place: Place) -> None:
-    """Warn of a line of the user's, once for each.
+    """Issue a warning at a source line, once for each line and text.
 
     Args:
         what: the rest of the message, which begins with the line.

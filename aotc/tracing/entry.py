@@ -32,7 +32,7 @@ SpecSize = int | np.integer | str | DimTerm
 
 @dataclass(frozen=True)
 class Spec:
-    """The type of an input that is given at each call.
+    """The type of an input of an entry: shape and dtype.
 
     Args:
         shape: sizes as ints, names, or `Dim`s where a size has a contract; `2 * n + 1`
@@ -54,6 +54,7 @@ class Spec:
 
 
 def _checked_size(size: object) -> int | DimTerm:
+    """Return a size as an int or DimTerm; refuse other values."""
     if isinstance(size, str):
         return Dim(size)
     if isinstance(size, DimTerm):
@@ -75,7 +76,7 @@ def _checked_size(size: object) -> int | DimTerm:
 
 
 class StoredTree:
-    """A pytree of arrays that is stored in the bundle.
+    """A pytree of arrays that is stored in the bundle; base of Weights and State.
 
     Args:
         tree: its leaves are arrays.
@@ -103,8 +104,8 @@ class StoredTree:
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
     ) -> np.ndarray:
-        """Refuse to read a stored array, which comes into an entry as a parameter."""
-        raise refuse_reading(self)
+        """Raise an error: a stored tree is read as a parameter of an entry."""
+        raise unreadable_error(self)
 
 
 class Weights(StoredTree):
@@ -164,13 +165,13 @@ class State(StoredTree):
 
     @property
     def frozen(self) -> Frozen:
-        """Return the state for reading, such as the parameters in an evaluation."""
+        """The state as a read-only parameter, such as in an evaluation."""
         return Frozen(self)
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """A `State` that an entry reads and does not update."""
+    """A read-only parameter: a `State` that an entry does not update."""
 
     state: State
 
@@ -180,9 +181,10 @@ StoredParameter = StoredTree | Frozen
 
 
 def _stored_array(leaf: object, name: str, copy: bool) -> np.ndarray | UnevaluatedArray:
+    """Return a leaf as an array, copied if asked; refuse what is no array."""
     if isinstance(leaf, UnevaluatedArray):
         return leaf
-    array = leaf if type(leaf) is np.ndarray else _lifted(leaf)
+    array = leaf if type(leaf) is np.ndarray else _as_numpy_array(leaf)
     if array is None or not _is_known(array.dtype):
         fail(
             "not-an-array",
@@ -192,7 +194,7 @@ def _stored_array(leaf: object, name: str, copy: bool) -> np.ndarray | Unevaluat
 
 
 def _is_known(dtype: np.dtype) -> bool:
-    """Return whether aotc has arrays of a dtype."""
+    """Return whether aotc supports a NumPy dtype."""
     try:
         dtypes.canonical_dtype(dtype)
     except InputError:
@@ -200,8 +202,8 @@ def _is_known(dtype: np.dtype) -> bool:
     return True
 
 
-def _lifted(leaf: object) -> np.ndarray | None:
-    """Convert an array-like leaf to an array; return None for what is none."""
+def _as_numpy_array(leaf: object) -> np.ndarray | None:
+    """Return an array-like leaf as a NumPy array; None if it is not array-like."""
     from aotc.tracing.array import Array  # with the dialect
     from aotc.tracing.conversion import lift
 
@@ -214,7 +216,7 @@ def _lifted(leaf: object) -> np.ndarray | None:
 
 
 def _is_constant(array: object) -> bool:
-    """Return whether neither an array nor a base that it views is writeable."""
+    """Return whether neither an array nor an array that it views is writeable."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False
@@ -237,14 +239,14 @@ _execute: Execute | None = None
 
 
 def provide_execution(execute: Execute) -> None:
-    """Register the execution of entries where nothing is traced."""
+    """Register the function that executes entries outside of a trace."""
     global _execute
     _execute = execute
 
 
 @dataclass(frozen=True)
 class EntryFunction:
-    """A function of model.py that is to be compiled.
+    """A function of model.py declared as an entry, with the sources of its parameters.
 
     Inside another entry, calling it runs the Python function itself, which is traced
     along. Elsewhere a call is executed at once: see `aotc.tracing.entry_calls`.
@@ -263,7 +265,7 @@ class EntryFunction:
 
     @property
     def place(self) -> Place:
-        """The line that errors about the entry as a whole name."""
+        """The file and line of the declaration."""
         code = self.function.__code__
         return self.declared or (code.co_filename, code.co_firstlineno)
 
@@ -277,7 +279,7 @@ class EntryFunction:
         return self.name
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """The result of the function for arrays; its Weights and States have defaults.
+        """Call the function on arrays; declared Weights and States are defaults.
 
         Raises:
             InputError: outside of entries, what is wrong with the inputs, as it is said
@@ -315,7 +317,7 @@ def entry(
 
 
 def _require_callable_by_name(function: Callable[..., object]) -> None:
-    """Refuse an entry that no caller of the bundle could name."""
+    """Refuse an entry whose name bundles cannot have, such as a method."""
     name, scope = function.__name__, function.__qualname__.rpartition("<locals>.")[2]
     if not is_plain_identifier(name):
         fail("bad-entry", f"expected an entry's name in ASCII; got {name!r}")
@@ -329,7 +331,7 @@ def _require_callable_by_name(function: Callable[..., object]) -> None:
 
 @contextmanager
 def traced_entry(declared: EntryFunction) -> Iterator[None]:
-    """Make `declared` the entry that messages are about, within this block."""
+    """Set the entry that error messages refer to, within the `with` block."""
     token = _entry.set(declared)
     try:
         yield
@@ -337,8 +339,8 @@ def traced_entry(declared: EntryFunction) -> Iterator[None]:
         _entry.reset(token)
 
 
-def refuse_reading(stored: StoredTree) -> InputError:
-    """The error that a Weights or State is used as if it were its arrays."""
+def unreadable_error(stored: StoredTree) -> InputError:
+    """Return the error for a Weights or State used as if it were an array."""
     kind, declared = type(stored).__name__, _entry.get()
     if declared is None:
         return InputError(
@@ -360,7 +362,7 @@ def refuse_reading(stored: StoredTree) -> InputError:
 
 
 def parameter_sources(declared: EntryFunction) -> dict[str, PyTree]:
-    """Return the source of each parameter of the entry, in the order of the signature.
+    """Return the Spec, Weights or State of each parameter, in the signature's order.
 
     Raises:
         InputError: a parameter has no source, or a source has no parameter.
@@ -393,8 +395,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _source(declared: EntryFunction, name: str) -> PyTree:
-    """Return the declaration of a parameter, here or in the module; None for
-    nothing.
+    """Return a parameter's declared source, or a Weights or State of its name in the
+    module.
     """
     if name in declared.sources:
         return declared.sources[name]
@@ -403,6 +405,7 @@ def _source(declared: EntryFunction, name: str) -> PyTree:
 
 
 def _fail_undeclared(declared: EntryFunction, name: str) -> None:
+    """Raise the error for a parameter without a declared source."""
     fail(
         "bad-entry",
         f"nothing says what parameter '{name}' of entry '{declared.name}' is",

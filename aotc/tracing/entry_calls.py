@@ -60,7 +60,7 @@ Ports = dict[str, tuple[Structure, list[Port]]]  # by parameter
 def execute_entry(
     declared: EntryFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Any:
-    """Execute an entry on arrays, and return its result in the entry's own form.
+    """Execute an entry op by op on arrays; return its result.
 
     Args:
         declared: the entry.
@@ -76,7 +76,7 @@ def execute_entry(
 
 
 def input_leaves(declared: EntryFunction) -> list[Leaf]:
-    """Return the inputs of an entry at each call, as bundles describe them."""
+    """Return the inputs that callers pass to an entry, as manifests describe them."""
     with at_user_line(), context():
         sources = {
             name: source
@@ -85,13 +85,14 @@ def input_leaves(declared: EntryFunction) -> list[Leaf]:
         }
         contracts = contracts_of(declared, dims_of(sources.values()))
         ports = _ports(declared, sources, contracts)
-        return _leaves(_all(ports), contracts)
+        return _leaves(_flat_ports(ports), contracts)
 
 
 def executed_outputs(
     declared: EntryFunction, arrays: Sequence[object]
 ) -> list[tuple[Leaf, np.ndarray]]:
-    """The outputs of an entry, States left out, for one array per `input_leaves`.
+    """Execute an entry on flat inputs; return its outputs with their types, without
+    States.
 
     Raises:
         InputError: see `execute_entry`.
@@ -111,7 +112,7 @@ def executed_outputs(
 def executed_call(
     declared: EntryFunction, given: Mapping[str, object]
 ) -> tuple[PyTree, dict[str, PyTree]]:
-    """Execute a loaded entry; return its result and the new values of States by name.
+    """Execute an entry on inputs by name; return its result and the new States by name.
 
     Args:
         declared: the entry.
@@ -138,7 +139,7 @@ def checked_inputs(
     kwargs: Mapping[str, object],
     wrap: Callable[[np.ndarray], object] = np.asarray,
 ) -> tuple[dict[str, PyTree], Ports]:
-    """Return an entry's arguments by name, and their forms; `wrap` makes the arrays.
+    """Bind and check an entry's arguments; return them by name, and their ports.
 
     Raises:
         InputError: see `execute_entry`.
@@ -147,9 +148,9 @@ def checked_inputs(
         sources = parameter_sources(declared)
         contracts = contracts_of(declared, dims_of(sources.values()))
         ports = _ports(declared, sources, contracts)
-        values = _bound(declared, sources, args, kwargs)
+        values = _bind_arguments(declared, sources, args, kwargs)
         given = {name: values[name] for name in sources if name in values}
-        inputs = _checked(declared, ports, contracts, given)
+        inputs = _checked_arrays(declared, ports, contracts, given)
         for name, (structure, flat) in ports.items():
             taken, inputs = inputs[: len(flat)], inputs[len(flat) :]
             values[name] = structure.unflatten(list(map(wrap, taken)))
@@ -159,7 +160,7 @@ def checked_inputs(
 def _run(
     declared: EntryFunction, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[Structure, TracedResult]:
-    """Run an entry on arrays; return the form of its result, and its leaves."""
+    """Execute an entry; return the structure of its result, and its leaves."""
     scope = Eager()
     values, ports = checked_inputs(declared, args, kwargs, scope.wrap)
     sources = parameter_sources(declared)
@@ -175,7 +176,7 @@ def _ports(
     sources: Mapping[str, object],
     contracts: Sequence[Contract],
 ) -> Ports:
-    """The form and the ports of each parameter."""
+    """Return structure and ports of each parameter, by name."""
     sizes = sizes_of(contracts)
     return {
         name: _stored_ports(name, source)
@@ -188,6 +189,7 @@ def _ports(
 def _stored_ports(
     parameter: str, source: StoredTree | Frozen
 ) -> tuple[Structure, list[Port]]:
+    """Return structure and ports of a Weights or State."""
     stored = _stored(source)
     names, types = (
         leaf_names(stored.structure, parameter),
@@ -198,16 +200,19 @@ def _stored_ports(
 
 
 def _stored(source: StoredTree | Frozen) -> StoredTree:
+    """Return the State of a frozen parameter; others unchanged."""
     return source.state if isinstance(source, Frozen) else source
 
 
-def _bound(
+def _bind_arguments(
     declared: EntryFunction,
     sources: Mapping[str, object],
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> dict[str, PyTree]:
-    """Bind arguments by name, with the declared sources of those that are not given."""
+    """Bind arguments by name; add the declared Weights and States that are not
+    given.
+    """
     signature = inspect.signature(declared.function)
     try:
         given = signature.bind_partial(*args, **kwargs).arguments
@@ -223,14 +228,14 @@ def _bound(
     return {**stored, **given}
 
 
-def _checked(
+def _checked_arrays(
     declared: EntryFunction,
     ports: Ports,
     contracts: Sequence[Contract],
     given: Mapping[str, object],
 ) -> list[np.ndarray]:
-    """Return the leaves of the arguments, checked against the entry's declaration."""
-    contract = call_contract(declared.name, _all(ports), contracts)
+    """Flatten the arguments, check them against their ports, and return the arrays."""
+    contract = call_contract(declared.name, _flat_ports(ports), contracts)
     form = Structure("dict", tuple(ports), tuple(tree for tree, _ in ports.values()))
     leaves: list[object] = [None] * len(contract.inputs)
     flattener(declared.name, form.to_json())(given, leaves, "")
@@ -245,8 +250,7 @@ def _checked(
 def call_contract(
     owner: str, ports: Sequence[Port], contracts: Sequence[Contract]
 ) -> CallContract:
-    """Return the contract that holds calls to an entry's declaration, as the loader
-    does.
+    """Return the contract that checks the arguments of a call against an entry's ports.
 
     Args:
         owner: the name of the entry, for messages.
@@ -259,16 +263,19 @@ def call_contract(
     return CallContract(owner, _leaves(ports, contracts), symbols)
 
 
-def _all(ports: Ports) -> list[Port]:
+def _flat_ports(ports: Ports) -> list[Port]:
+    """Return the ports of all parameters as one list."""
     return [port for _, each in ports.values() for port in each]
 
 
 def _leaves(ports: Sequence[Port], contracts: Sequence[Contract]) -> list[Leaf]:
+    """Return ports as manifests describe them."""
     with known_contracts(contracts):
         return [_leaf(port) for port in ports]
 
 
 def _leaf(port: Port) -> Leaf:
+    """Return a port as manifests describe it: name, dtype and shape."""
     shape = [size if isinstance(size, int) else str(size) for size in port.type.shape]
     return Leaf(port.name, port.type.dtype, tuple(shape), where=port.where)
 

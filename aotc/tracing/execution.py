@@ -33,7 +33,7 @@ ArrayRule = Callable[[Cotangents], Cotangents]
 
 @dataclass(eq=False)
 class Variable:
-    """A value on a tape.
+    """A value on a tape, with its primal array and whether it may have a derivative.
 
     Args:
         primal: what it is in the scope around the tape.
@@ -46,7 +46,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Applied:
-    """An executed op, with its location and operands."""
+    """A tape node: an executed op with its operands, results and source line."""
 
     name: str
     attributes: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class ByReverseRule:
-    """A call of a function with its own reverse mode.
+    """A tape node: a call of a function with a custom reverse-mode rule.
 
     Args:
         title: what messages call it.
@@ -76,7 +76,7 @@ class ByReverseRule:
 
 @dataclass(frozen=True)
 class ByForwardRule:
-    """A call of a function with its own forward mode.
+    """A tape node: a call of a function with a custom forward-mode rule.
 
     Args:
         title: what messages call it.
@@ -98,7 +98,7 @@ Node = Applied | ByReverseRule | ByForwardRule
 
 @dataclass(frozen=True)
 class CustomCall:
-    """A call of a function that says how it is differentiated.
+    """A function with a custom derivative rule, as scopes execute or record it.
 
     Args:
         title: what messages call it.
@@ -120,7 +120,7 @@ class CustomCall:
 
 @dataclass(eq=False)
 class Executing:
-    """Base of the scopes here, which compute in the scope around them."""
+    """Base class of scopes that execute ops at once, by the scope around them."""
 
     parent: OpScope | None = field(default_factory=current_scope, init=False)
     is_recording = False  # not annotated: it is no field
@@ -128,41 +128,44 @@ class Executing:
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array]:
-        """The results of an op."""
+        """Execute an op; return its results."""
         raise NotImplementedError
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """The results of a function that says how it is differentiated."""
+        """Execute a function with a custom derivative rule; return its flat results."""
         return custom.evaluate(arrays)
 
     def _apply_outside(
         self, name: str, operands: Sequence[Array], attributes: Mapping[str, object]
     ) -> list[Array]:
+        """Apply an op in the scope around this one; return its results."""
         with enter_scope(self.parent):
             return emit_all(name, *operands, **attributes)
 
     def _call_outside(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
+        """Execute a custom-derivative function in the scope around this one."""
         with enter_scope(self.parent):
             return call_custom(custom, arrays)
 
 
 class Eager(Executing):
-    """Ops compute, and nothing is kept; none of the results is a constant."""
+    """A scope that computes ops by NumPy and records nothing."""
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """The results of an op."""
+        """Compute an op by NumPy; return its results."""
         return [self.wrap(each) for each in evaluate(name, operands, attributes)]
 
     def wrap(self, values: np.ndarray) -> Array:
-        """A NumPy array as one of the model."""
+        """Return a NumPy array as an Array of this scope."""
         return Array(trace=self, known=values)
 
 
 @dataclass(eq=False)
 class Tape(Executing):
-    """Ops are executed in the scope around, and noted.
+    """A scope that executes ops in the scope around it and records them for
+    derivatives.
 
     Args:
         nodes: what was executed, in order; only what may have a derivative.
@@ -174,12 +177,14 @@ class Tape(Executing):
 
     @property
     def is_recording(self) -> bool:  # type: ignore[override]
-        """Return whether the function has not returned yet."""
+        """Return whether the differentiated function has not returned yet."""
         return not self.is_finished
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Record ops on the tape within this block."""
+        """Make the tape the current scope within the `with` block; finish it
+        afterwards.
+        """
         try:
             with enter_scope(self):
                 yield
@@ -187,13 +192,15 @@ class Tape(Executing):
             self.is_finished = True
 
     def wrap(self, primal: Array, is_active: bool = True) -> Array:
-        """An array of the scope around as one of the tape."""
+        """Return an array of the outer scope as a variable of the tape."""
         smooth = is_active and dtypes.is_float(primal.dtype)
         value = Variable(primal, smooth)
         return Array(value=value, trace=self, known=primal._known)
 
     def variable(self, array: Array) -> Variable:
-        """Return the variable of `array` on this tape; a constant if from elsewhere."""
+        """Return an array's variable on the tape; an inactive one for an outer
+        array.
+        """
         settled = settle(array, self)
         if settled._trace is self:
             found: Variable = settled._value
@@ -203,7 +210,7 @@ class Tape(Executing):
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """The results of an op."""
+        """Execute an op in the outer scope; record it if an operand is active."""
         given = [self.variable(array) for array in operands]
         primals = self._apply_outside(name, [x.primal for x in given], attributes)
         active = not OPS[name].is_constant and any(x.is_active for x in given)
@@ -214,7 +221,9 @@ class Tape(Executing):
         return results
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """The results of a function that says how it is differentiated."""
+        """Execute a custom-derivative function; record its rule if an operand is
+        active.
+        """
         given = [self.variable(array) for array in arrays]
         primals = [x.primal for x in given]
         if not any(x.is_active for x in given):
@@ -230,7 +239,7 @@ class Tape(Executing):
 
 @dataclass(eq=False)
 class Rebound(Executing):
-    """Ops are executed in the scope around, on other arrays than they are given.
+    """A scope that executes ops with some arrays replaced, and records captured ones.
 
     Args:
         replacements: arrays and what stands for them, by identity.
@@ -241,7 +250,9 @@ class Rebound(Executing):
     captured: dict[int, Array] = field(default_factory=dict)
 
     def current(self, array: Array) -> Array:
-        """Return the replacement of an array, or itself."""
+        """Return an array's replacement, or itself; record it as captured if of a
+        tape.
+        """
         if isinstance(array._trace, Tape):
             self.captured[id(array)] = array
         return self.replacements.get(id(array), array)
@@ -249,11 +260,11 @@ class Rebound(Executing):
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """The results of an op."""
+        """Execute an op on the replacements of its operands; return its results."""
         return self._apply_outside(name, list(map(self.current, operands)), attributes)
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """The results of a function that says how it is differentiated."""
+        """Execute a custom-derivative function on the replacements of its operands."""
         return self._call_outside(custom, list(map(self.current, arrays)))
 
 
@@ -261,7 +272,7 @@ class Rebound(Executing):
 
 
 def settle(array: Array, scope: Executing) -> Array:
-    """`array` as `scope` may read it: one of itself, of a scope around, or a constant.
+    """Return an array in the form that `scope` reads: primals of finished tapes.
 
     What a function that has returned left elsewhere is what it was outside of it.
 
@@ -287,7 +298,7 @@ def is_around(outer: OpScope, scope: OpScope | None) -> bool:
 
 
 def is_differentiated() -> bool:
-    """Return whether ops may get a derivative now: they are traced, or on a tape."""
+    """Return whether ops applied now may be differentiated: traced, or on a tape."""
     scope = current_scope()
     while isinstance(scope, Executing) and not isinstance(scope, Tape):
         scope = scope.parent
@@ -295,7 +306,9 @@ def is_differentiated() -> bool:
 
 
 def call_custom(custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-    """The results of a function that says how it is differentiated, executed."""
+    """Execute a custom-derivative function in the current scope; return its flat
+    results.
+    """
     scope = current_scope()
     if isinstance(scope, Executing):
         return scope.call(custom, arrays)

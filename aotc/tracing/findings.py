@@ -17,7 +17,7 @@ _PLACES_SHOWN = 3
 
 @dataclass(frozen=True)
 class OpFinding:
-    """An op of the source, in all the places where something is to be said of it.
+    """An op of an imported source, with a remark on it and all places of its use.
 
     Args:
         op: its name in the source's own words.
@@ -42,7 +42,7 @@ class OpFinding:
         return len(self.places)
 
     def to_json(self) -> JsonObject:
-        """A row of `aotc.explain/1`."""
+        """Return the finding as a row of `aotc.explain/1`."""
         return {**asdict(self), "places": list(self.places), "count": self.count}
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class OpFinding:
 
 
 def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[OpFinding]:
-    """Group findings of (op, reason, place, help), in the order of their first use."""
+    """Group (op, reason, place, help) into findings, in the order of first use."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for op, reason, place, advice in uses:
         places.setdefault((op, reason, advice), []).append(place)
@@ -65,7 +65,7 @@ def grouped_findings(uses: Iterable[tuple[str, str, str, str]]) -> list[OpFindin
 
 
 def require_none(findings: Sequence[OpFinding]) -> None:
-    """Refuse a model with all that is unsupported in it.
+    """Raise one error that lists all findings, if there are any.
 
     Raises:
         InputError: there are findings; `unsupported-ops`.

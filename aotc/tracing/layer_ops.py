@@ -30,7 +30,7 @@ _OPERAND = {"dot_general": 1, "conv_general": 1, "gather": 0}
 
 @dataclass(frozen=True)
 class LayerWeight:
-    """An array that weights and constants alone decide.
+    """A weight of a layer, or an array computed from weights and constants alone.
 
     Args:
         source: the name of the largest weight that it is made of.
@@ -48,13 +48,13 @@ class LayerWeight:
 
     @property
     def is_transposed(self) -> bool:
-        """Return whether the axes are not in the order of the base."""
+        """Return whether the axes are permuted relative to the base."""
         return self.order != tuple(range(len(self.order)))
 
 
 @dataclass(frozen=True)
 class LayerOp:
-    """The op of a layer.
+    """An op that reads a weight: a product, convolution or gather.
 
     Args:
         op: its name.
@@ -72,16 +72,16 @@ class LayerOp:
 
     @property
     def inputs(self) -> tuple[Array, ...]:
-        """The operands but the weight."""
+        """The operands other than the weight."""
         return self.operands[: self.number] + self.operands[self.number + 1 :]
 
     def results(self, operands: Sequence[Array] | None = None) -> list[Array]:
-        """Return the results of the op, of its own operands or of others."""
+        """Apply the op to its own operands, or to others; return the results."""
         return emit_all(self.op, *(operands or self.operands), **self.attributes)
 
 
 class LayerInterceptor:
-    """Has the layers of a function changed, while that is called.
+    """Intercepts the ops of a function that read a weight, and replaces their results.
 
     Args:
         change: gives the results of a layer; it may ask `name_of` once for its name.
@@ -102,7 +102,7 @@ class LayerInterceptor:
         kwargs: Mapping[str, PyTree],
         names_of: Callable[[Structure], Sequence[str]] = leaf_names,
     ) -> Result:
-        """Return the result of a function of weights and other arguments.
+        """Call a function of weights and inputs with its layers intercepted.
 
         Args:
             function: that is called.
@@ -121,14 +121,13 @@ class LayerInterceptor:
             return function(structure.unflatten(arrays), *given, **named)
 
     def _add_weight(self, name: str, array: Array) -> None:
+        """Register a weight by its name."""
         size = math.prod(map(int, array.type.shape))
         order = tuple(range(array.ndim))
         self._note(array, LayerWeight(name, size, array, order, is_given=True))
 
     def _as_input(self, leaf: object) -> object:
-        """Register an array argument of the function as an input; arrays are no
-        constants.
-        """
+        """Register an array argument as an input; return it as an Array."""
         if not isinstance(leaf, (Array, numpy.ndarray)):
             return leaf
         array = lift(leaf)
@@ -136,7 +135,7 @@ class LayerInterceptor:
         return array
 
     def name_of(self, layer: LayerOp) -> str:
-        """Return the name of the weight, with a number if it was asked for before."""
+        """Return the name of a layer's weight, with a number from its second use on."""
         source = layer.weight.source
         self._counts[source] += 1
         count = self._counts[source]
@@ -145,7 +144,7 @@ class LayerInterceptor:
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array] | None:
-        """Return the results of an op, changed if it is a layer's."""
+        """Apply an op; for a layer, return the replaced results."""
         weights = [self._weight(x) for x in operands]
         number = _OPERAND.get(name)
         with intercepted_by(None):
@@ -165,6 +164,7 @@ class LayerInterceptor:
         return results
 
     def _weight(self, x: Array) -> LayerWeight | None:
+        """Return the weight that an array is or is computed from; None for others."""
         found = self._weights.get(_key(x))
         return None if found is None else found[1]
 
@@ -175,6 +175,7 @@ class LayerInterceptor:
         return _key(x) in self._inputs or not is_known
 
     def _note(self, x: Array, weight: LayerWeight) -> None:
+        """Register an array as a weight."""
         self._weights[_key(x)] = x, weight  # held, so that its identity stays
 
     def _follow(
@@ -184,7 +185,7 @@ class LayerInterceptor:
         attributes: Mapping[str, Any],
         results: Sequence[Array],
     ) -> None:
-        """Note the results of an op on weights and constants alone."""
+        """Register the results of an op on weights and constants as such, too."""
         known = [each for each in weights if each is not None]
         if not known:
             self._constants.update((_key(x), x) for x in results)
@@ -205,5 +206,5 @@ def _key(x: Array) -> Hashable:
 
 
 def _reads_one(weights: Sequence[LayerWeight | None], number: int) -> bool:
-    """Return whether the operand of this number is the only weight."""
+    """Return whether exactly the operand of this number is a weight."""
     return all((each is not None) == (n == number) for n, each in enumerate(weights))

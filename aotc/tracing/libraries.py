@@ -16,7 +16,9 @@ LIBRARIES = {
 
 
 def called_library(call: UserFrame) -> str | None:
-    """The function of another library that the user's code calls: `jax.numpy.exp`."""
+    """Return the full name of another library's function that user code calls, or
+    None.
+    """
     expression = expression_at(call)
     node = expression.node if expression else None
     if expression is None or not isinstance(node, ast.Call):
@@ -25,7 +27,7 @@ def called_library(call: UserFrame) -> str | None:
 
 
 def library_function(node: ast.Call, expression: Expression) -> str | None:
-    """The full name of the called function, if it is one of `LIBRARIES`."""
+    """Return the full name of the called function if a known library's, else None."""
     name = _as_attribute(node.func, expression)
     if name is None:
         function = expression.value_of(node.func)
@@ -34,7 +36,9 @@ def library_function(node: ast.Call, expression: Expression) -> str | None:
 
 
 def _as_attribute(node: ast.expr, expression: Expression) -> str | None:
-    """Return `numpy.linalg.norm` for `np.linalg.norm`."""
+    """Return the full name of a module's function: `numpy.linalg.norm` for
+    `np.linalg.norm`.
+    """
     if not isinstance(node, ast.Attribute):
         return None
     owner = expression.value_of(node.value)
@@ -42,7 +46,7 @@ def _as_attribute(node: ast.expr, expression: Expression) -> str | None:
 
 
 def replacement_of(name: str) -> str:
-    """Suggest a replacement for a function of another library."""
+    """Return advice on what to write instead of another library's function."""
     last = name.rpartition(".")[2]
     found = exact_names(last)
     if ".random." in name and f"aotc.random.{last}" in found:

@@ -17,13 +17,13 @@ _load: Callable[[], Mapping[str, Callable[..., Any]]] | None = None
 
 
 def provide_loader(load: Callable[[], Mapping[str, Callable[..., object]]]) -> None:
-    """Register the function that returns the functions by name, on first use."""
+    """Register the function that loads the array functions by name, at first use."""
     global _load
     _load = load
 
 
 def function_of(name: str) -> Callable[..., Array]:
-    """The function of a name."""
+    """Return the function of aotc.numpy of this name."""
     if not _functions and _load is not None:
         _functions.update(_load())
     return _functions[name]

@@ -33,7 +33,7 @@ _END = (None, None)
 
 
 def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> None:
-    """Refuse a program that is another one when its entries are traced again.
+    """Trace the entries again; refuse a program whose graph differs.
 
     Raises:
         InputError: `not-repeatable`, at the line whose op or constant differs.
@@ -60,6 +60,7 @@ def require_repeatable(program: Program, trace_again: Callable[[], Program]) -> 
 
 
 def _refusal(where: str | None) -> InputError:
+    """Return the error for a graph that differs between traces."""
     return InputError(
         "not-repeatable",
         "expected the same graph each time that the entry is traced; this differs",
@@ -70,7 +71,7 @@ def _refusal(where: str | None) -> InputError:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Silence the model within this block, as its messages came in the first trace."""
+    """Suppress output and warnings of the model within the `with` block."""
     nowhere = io.StringIO()
     with (
         redirect_stdout(nowhere),
@@ -81,7 +82,7 @@ def _silence() -> Iterator[None]:
 
 
 def _rows(function: Function) -> Iterator[tuple[Operation, object]]:
-    """The function and the ops in it, each with all that it says but its location."""
+    """Yield a function and its ops, each with a comparable description."""
     numbers: dict[object, int] = {}
     yield function, _facts(function.operation, numbers)
     for region in function.regions:
@@ -93,16 +94,18 @@ def _rows(function: Function) -> Iterator[tuple[Operation, object]]:
 
 
 def _is_return(op: Operation) -> bool:
-    """Return whether an op ends its function; such have no source line."""
+    """Return whether an op returns from its function; such have no source line."""
     return isinstance(op, func.ReturnOp)
 
 
 def _number_values(values: Sequence[Value], numbers: dict[object, int]) -> None:
+    """Number values in the order of their definition, in `numbers`."""
     for value in values:
         numbers[value] = len(numbers)
 
 
 def _facts(op: Operation, numbers: dict[object, int]) -> object:
+    """Return an op's name, attributes, result types and operand numbers."""
     return (
         op.name,
         {name: op.attributes[name] for name in op.attributes},

@@ -21,7 +21,7 @@ _STATE_FIRST = "return new_state, result — or take state.frozen to read it onl
 
 @dataclass
 class TracedResult:
-    """Ports and arrays of the graph function's results; the form of the outputs."""
+    """The results of a traced entry: ports and arrays, and the outputs' structure."""
 
     ports: list[Port]
     arrays: list[Array]
@@ -31,7 +31,7 @@ class TracedResult:
 def results_of(
     declared: EntryFunction, updated: Updated, returned: object
 ) -> TracedResult:
-    """Split the function's result into states and outputs.
+    """Split an entry's return value into new States and outputs, with their ports.
 
     Raises:
         InputError: states are missing or of another form or type, or an output is no
@@ -55,7 +55,7 @@ def results_of(
 def _states_and_outputs(
     declared: EntryFunction, updated: Updated, returned: object
 ) -> tuple[list[object], object]:
-    """The new states, and the rest."""
+    """Split an entry's return value into the new States and the rest."""
     count = len(updated)
     if not count:
         return [], returned
@@ -80,6 +80,7 @@ def _state_arrays(
     ports: Sequence[Port],
     state: PyTree,
 ) -> list[Array]:
+    """Return a new State's leaves as arrays; refuse another structure or type."""
     leaves, structure = flatten(state)
     if structure != form:
         fail(
@@ -103,6 +104,7 @@ def _state_arrays(
 
 
 def _output_array(declared: EntryFunction, name: str, leaf: object) -> Array:
+    """Return an output leaf as an Array; refuse what is no array."""
     try:
         return lift(leaf)
     except InputError:

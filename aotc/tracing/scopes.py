@@ -12,29 +12,25 @@ if TYPE_CHECKING:
 
 
 class OpScope(Protocol):
-    """The handling of ops while it is current: tracing, or computing."""
+    """An interface of scopes, which decide how an op is applied: traced or computed."""
 
     @property
     def is_recording(self) -> bool:
-        """Return whether arrays still wait for a derivative, which has to see all
-        ops.
-        """
+        """Return whether ops are being recorded for a derivative."""
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array]:
-        """The results of an op."""
+        """Apply an op by name; return its results."""
 
 
 class Interceptor(Protocol):
-    """A hook that applies ops in the place of a scope, and may change their
-    operands.
-    """
+    """An interface of hooks that may apply ops instead of the current scope."""
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object], /
     ) -> list[Array] | None:
-        """The results of an op; None to have it applied as it is."""
+        """Apply an op; return its results, or None to leave it to the scope."""
 
 
 _interceptor: ContextVar[tuple[Interceptor, OpScope | None] | None] = ContextVar(
@@ -53,7 +49,7 @@ def current_scope() -> OpScope | None:
 
 @contextmanager
 def enter_scope(scope: OpScope | None) -> Iterator[None]:
-    """Make `scope` the current one within this block."""
+    """Make `scope` the current one within the `with` block."""
     token = _current.set(scope)
     try:
         yield
@@ -63,14 +59,14 @@ def enter_scope(scope: OpScope | None) -> Iterator[None]:
 
 @contextmanager
 def without_tracing() -> Iterator[None]:
-    """Compute operations on arrays at once within this block."""
+    """Compute ops at once, without a scope, within the `with` block."""
     with enter_scope(None):
         yield
 
 
 @contextmanager
 def intercepted_by(interceptor: Interceptor | None) -> Iterator[None]:
-    """Give ops of the current scope to an interceptor first, within this block.
+    """Install a hook for the ops of the current scope within the `with` block.
 
     Those of functions within (bodies of loops, functions with rules) are not.
     """
@@ -83,6 +79,6 @@ def intercepted_by(interceptor: Interceptor | None) -> Iterator[None]:
 
 
 def current_interceptor() -> Interceptor | None:
-    """Return the interceptor of the current scope, if any."""
+    """Return the hook installed for the current scope, or None."""
     found = _interceptor.get()
     return found[0] if found is not None and found[1] is current_scope() else None

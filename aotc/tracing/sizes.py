@@ -15,7 +15,7 @@ __all__ = ["StridedRange", "bounds", "describe_contracts", "position_of", "slice
 
 
 def describe_contracts() -> str:
-    """Return the contracts of the current function: `batch >= 1, length in [1,
+    """Return the traced function's contracts as text: `batch >= 1, length in [1,
     512]`.
     """
     trace = current_trace()
@@ -24,7 +24,7 @@ def describe_contracts() -> str:
 
 @dataclass(frozen=True)
 class StridedRange:
-    """The elements `start, start + step, …` of an axis; `count` of them.
+    """The positions `start, start + step, …` of an axis; `count` of them.
 
     With `backwards`, positions count from the end of the axis.
     """
@@ -36,7 +36,7 @@ class StridedRange:
 
 
 def slice_span(key: slice, size: Size) -> StridedRange:
-    """Return the span of an axis that a slice selects, as NumPy does.
+    """Return the positions that a slice selects on an axis of symbolic size.
 
     Its ends may be sizes of the model's; the span has the compiler's.
 
@@ -54,13 +54,16 @@ def slice_span(key: slice, size: Size) -> StridedRange:
 
 
 def _step(step: SupportsIndex) -> int:
+    """Return a slice's step as an int; refuse 0 and symbolic ones."""
     if isinstance(step, SymbolicDim) or operator.index(step) == 0:
         fail("bad-index", f"expected a slice step that is a number but 0; got {step!r}")
     return operator.index(step)
 
 
 def position_of(end: SupportsIndex, size: Size) -> Size:
-    """A position counted from the front; a negative `end` counts from the end."""
+    """Return a slice bound as a position from the front; negative ones count from
+    the end.
+    """
     position = (
         compiler_size(end) if isinstance(end, SymbolicDim) else operator.index(end)
     )
@@ -76,5 +79,5 @@ def position_of(end: SupportsIndex, size: Size) -> Size:
 
 
 def _position_from_end(end: SupportsIndex, size: Size) -> Size:
-    """Return the same position counted from the end of the axis."""
+    """Return a slice bound as a position counted from the end of the axis."""
     return size - 1 - position_of(end, size)

@@ -31,7 +31,7 @@ _USUAL = (list, dict, set)  # whose own methods are quick
 
 
 class Snapshot:
-    """The values of captures, as they are when this is made.
+    """Saved values of a function's captures, for detecting changes.
 
     Args:
         captures: of a function.
@@ -44,7 +44,7 @@ class Snapshot:
         self._take()
 
     def holds(self) -> bool:
-        """Return whether all values are unchanged."""
+        """Return whether all captures have equal values still."""
         try:
             if self._names_are_same() and self._contents_are_same():
                 return True
@@ -53,7 +53,7 @@ class Snapshot:
         return self._holds_by_contents()
 
     def _names_are_same(self) -> bool:
-        """Return whether names still refer to the same objects."""
+        """Return whether all names still refer to the same objects."""
         for owner, key, value in self._names:
             if owner[key] is not value:
                 return False
@@ -66,7 +66,7 @@ class Snapshot:
         return all(cell.cell_contents is value for cell, value in self._cells)
 
     def _contents_are_same(self) -> bool:
-        """Return whether containers and arrays have the same parts as before."""
+        """Return whether containers and arrays have the same elements as when saved."""
         for container, parts in self._containers:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 return False
@@ -77,7 +77,7 @@ class Snapshot:
         return all(array.tobytes() == data for array, data in self._arrays)
 
     def changed_captures(self) -> list[Capture]:
-        """The captures that have other values."""
+        """Return the captures whose values differ from the saved ones."""
         pairs = zip(self.captures, self._keys, strict=True)
         return [each for each, key in pairs if _key(each) != key]
 
@@ -89,13 +89,16 @@ class Snapshot:
                 yield each, kind
 
     def _holds_by_contents(self) -> bool:
+        """Return whether all captures have equal contents; save their new objects if
+        so.
+        """
         if self.changed_captures():
             return False
         self._take()  # equal, but other objects
         return True
 
     def _take(self) -> None:
-        """Record the values of the captures."""
+        """Save the current values of the captures."""
         values = [_value(each) for each in self.captures]
         pairs = [*zip(self.captures, values, strict=True)]
         self._names = [
@@ -129,7 +132,7 @@ class Snapshot:
 
 
 def describe_unseen(capture: Capture, kind: str) -> str:
-    """Return the sentence on a capture that is too large to be compared."""
+    """Return a sentence on a capture that is too large to be compared."""
     return (
         f"{line_of(capture.place)}: '{capture.text}' ({kind}) is captured; what "
         "changes in it in place is not seen: give it as an argument"
@@ -137,6 +140,7 @@ def describe_unseen(capture: Capture, kind: str) -> str:
 
 
 def _value(capture: Capture) -> object:
+    """Return a capture's current value; a marker if it has none."""
     try:
         return capture.value()
     except LookupError:
@@ -144,7 +148,7 @@ def _value(capture: Capture) -> object:
 
 
 def _key(capture: Capture) -> Hashable:
-    """Return a key of the value of a capture: equal keys, equal code."""
+    """Return a hashable key of a capture's contents; by identity if too large."""
     value = _value(capture)
     try:
         return content_key(value)
@@ -153,7 +157,7 @@ def _key(capture: Capture) -> Hashable:
 
 
 def _mutable(values: Sequence[object]) -> Iterator[Any]:
-    """The containers and small arrays in values that can change in place."""
+    """Yield the mutable containers and small arrays among values and their elements."""
     left, seen = list[Any](values), set[int]()
     while left:
         value = left.pop()
@@ -172,7 +176,9 @@ def _mutable(values: Sequence[object]) -> Iterator[Any]:
 
 
 def _unseen_part(value: object) -> str:
-    """Name the first part of a value that is too large to compare; empty for none."""
+    """Return the kind of a value's first element that is too large to compare; else
+    "".
+    """
     left, seen = [value], set[int]()
     while left:
         each = left.pop()
@@ -187,7 +193,7 @@ def _unseen_part(value: object) -> str:
 
 
 def _large_kind(value: Any) -> str:
-    """Name a value that is too large to be compared; empty for others."""
+    """Return a value's kind if it is too large to compare, else ""."""
     if issubclass(type(value), np.ndarray):
         is_open = value.flags.writeable and not is_small_array(value)
         return f"{value.dtype}{[*value.shape]}" if is_open else ""

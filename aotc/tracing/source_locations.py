@@ -29,7 +29,7 @@ _pinned: ContextVar[Place | None] = ContextVar("aotc_pinned", default=None)
 
 @contextmanager
 def scope(name: str) -> Iterator[None]:
-    """Add `name` to the layer path of ops' locations within this block."""
+    """Append `name` to the layer path of op locations within the `with` block."""
     token = _scopes.set((*_scopes.get(), name))
     try:
         yield
@@ -39,7 +39,7 @@ def scope(name: str) -> Iterator[None]:
 
 @contextmanager
 def source_root(folder: Path) -> Iterator[None]:
-    """Name files relative to `folder`, the model's, within this block."""
+    """Show file names relative to the model's `folder` within the `with` block."""
     token = _root.set(str(folder.resolve()))
     try:
         yield
@@ -49,7 +49,8 @@ def source_root(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
-    """Locate everything at one line (and in one layer, `path`) within this block.
+    """Fix the location of ops and errors to one line, and layer, within the `with`
+    block.
 
     For what concerns an entry as a whole, while no line of it is being executed, and
     for models of other frameworks, which were written at lines that no longer run.
@@ -65,7 +66,7 @@ def at_location(place: Place | None, path: str | None = None) -> Iterator[None]:
 
 
 def location() -> ir.Location:
-    """The user's line that is being executed, as an MLIR location."""
+    """Return the user's current line and layer path as an MLIR location."""
     from aotc.mlir import ir  # messages are about lines without MLIR, too
 
     place = user_place()
@@ -77,7 +78,7 @@ def location() -> ir.Location:
 
 
 def user_line() -> str | None:
-    """`file:line (layer/path)` that is being executed, for messages."""
+    """Return the user's current line for messages: `file:line (layer/path)`."""
     place = user_place()
     if place is None:
         return None
@@ -87,7 +88,7 @@ def user_line() -> str | None:
 
 
 def calling_place(module: str) -> Place | None:
-    """The user's line that calls a function of a module of aotc, from within that.
+    """Return the user's line that called into a module of aotc; None if aotc called.
 
     None where other code of aotc calls it, whose line says nothing about a model.
     """
@@ -98,21 +99,23 @@ def calling_place(module: str) -> Place | None:
 
 
 def _name(frame: FrameType) -> str:
+    """Return the name of a frame's module."""
     return str(frame.f_globals.get("__name__", ""))
 
 
 def line_of(place: Place | None) -> str:
-    """`file:line`, for messages; nothing for None."""
+    """Return `file:line` of a place for messages; "" for None."""
     return f"{relative_path(place[0])}:{place[1]}" if place else ""
 
 
 def relative_path(filename: str) -> str:
-    """A file's name as the user knows it: relative to the model, never a machine's."""
+    """Return a file's path relative to the model, or its bare name."""
     return _relative_to(_root.get(), filename)
 
 
 @cache  # every op asks
 def _relative_to(root: str | None, filename: str) -> str:
+    """Return a file's path relative to a folder, or its bare name."""
     path = Path(filename)
     if root is not None and path.is_absolute() and path.is_relative_to(root):
         return path.relative_to(root).as_posix()
@@ -120,13 +123,13 @@ def _relative_to(root: str | None, filename: str) -> str:
 
 
 def fail(code: str, message: str, hint: str | None = None) -> NoReturn:
-    """Raise an error at the user's current line."""
+    """Raise an InputError at the user's current line."""
     raise InputError(code, message, where=user_line(), hint=hint)
 
 
 @contextmanager
 def at_user_line() -> Iterator[None]:
-    """Add the user's line to errors of this block."""
+    """Add the user's line to errors that the `with` block raises without one."""
     try:
         yield
     except AotcError as error:
@@ -135,7 +138,9 @@ def at_user_line() -> Iterator[None]:
 
 
 def user_place() -> Place | None:
-    """The innermost line of the model, or of any code that is not aotc's."""
+    """Return file and line of the innermost frame in the model, or else outside of
+    aotc.
+    """
     if _pinned.get() is not None:
         return _pinned.get()
     first = None
@@ -151,7 +156,7 @@ def user_place() -> Place | None:
 
 
 def is_in_model(filename: str) -> bool:
-    """Return whether a file is in the model's folder, as far as that is known.
+    """Return whether a file is in the model's folder; True if that is unknown.
 
     A library in a virtual environment in that folder does not.
     """
@@ -160,6 +165,7 @@ def is_in_model(filename: str) -> bool:
 
 @cache
 def _is_within(root: str | None, filename: str) -> bool:
+    """Return whether a file is in a folder, outside of its site-packages."""
     path = Path(filename)
     if root is None:
         return True
@@ -168,5 +174,5 @@ def _is_within(root: str | None, filename: str) -> bool:
 
 @cache
 def is_own(module: str) -> bool:
-    """Return whether the frames of a Python module are aotc's."""
+    """Return whether a module, by its name, is aotc's or contextlib."""
     return module == "aotc" or module.startswith(("aotc.", "contextlib"))

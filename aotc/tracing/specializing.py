@@ -9,7 +9,7 @@ from aotc.tracing.conversion import lift
 
 
 def specialize(x: object) -> Any:
-    """The value of `x` in this call, for which code is made then.
+    """Return the value of `x` in the traced call, and specialize the code to it.
 
     In a function of `aotc.jit`, a guard checks each later call: where the value is
     another one, the function is traced and compiled for that. For flags, modes and

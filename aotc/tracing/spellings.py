@@ -152,7 +152,7 @@ SUBMODULES = {
 
 
 def keyword_advice(keyword: str, parameters: Sequence[str]) -> str:
-    """Suggest a replacement for a keyword that a function does not take."""
+    """Return advice on a keyword argument that a function does not take, or ""."""
     for name in KEYWORDS.get(keyword, ()):
         if name in parameters:
             return f"write {name}= for {keyword}="
@@ -163,7 +163,7 @@ def keyword_advice(keyword: str, parameters: Sequence[str]) -> str:
 
 
 def attribute_advice(name: str, array: str) -> str:
-    """Suggest a replacement for an attribute that arrays lack, on `array`."""
+    """Return advice on an attribute that arrays lack, or ""."""
     if name in ATTRIBUTES:
         instead = ATTRIBUTES[name].replace("{}", array)
         return instead if instead in _REASONS else f"write {instead}"
@@ -177,7 +177,7 @@ def attribute_advice(name: str, array: str) -> str:
 
 
 def name_advice(name: str, module: str) -> str:
-    """Suggest a replacement for a name that the public module `module` lacks."""
+    """Return advice on a name that a public module lacks, or ""."""
     if name in SUBMODULES:
         return f"write {SUBMODULES[name]}"
     if name in FUNCTIONS:
@@ -190,12 +190,15 @@ def name_advice(name: str, module: str) -> str:
 
 
 def exact_names(name: str) -> list[str]:
-    """The public functions of this name, such as `aotc.numpy.exp`."""
+    """Return the full names of public functions of this name, such as
+    `aotc.numpy.exp`.
+    """
     return [f"{module}.{name}" for module in MODULES if name in _public(module)]
 
 
 @cache
 def _public(module: str) -> tuple[str, ...]:
+    """Return the public names of a module."""
     return tuple(import_module(module).__all__)
 
 
@@ -216,10 +219,11 @@ def _alike(name: str, module: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
+    """Return a name in lower case without underscores, for comparison."""
     return name.lower().replace("_", "")
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like `name`, if one is like it."""
+    """Return the most similar of some names, or None if none is similar."""
     found = get_close_matches(name, list(names), n=1, cutoff=0.5)
     return found[0] if found else None

@@ -24,7 +24,7 @@ Watch = Callable[[Hashable, str, str, object], None]
 
 @dataclass
 class Survey:
-    """The outcome of an import.
+    """The record of an import: which ops were captured, folded or unsupported.
 
     Args:
         tolerant: whether to go on after what cannot be imported.
@@ -39,14 +39,14 @@ class Survey:
 
     @property
     def findings(self) -> list[OpFinding]:
-        """The findings noted, in the order of first sight."""
+        """The findings so far, in the order of first use."""
         return [
             OpFinding(op, reason, tuple(uses.values()), advice, kind, code)
             for (kind, code, op, reason, advice), uses in self._found.items()
         ]
 
     def coverage(self, graph_ops: int) -> dict[str, int]:
-        """Count ops for the manifest; a model in Python consists of graph ops."""
+        """Return counts of ops by outcome, for the manifest."""
         captured = len(self._captured)
         folded = len(self._folded - self._captured)
         if not captured + folded:
@@ -61,6 +61,7 @@ class Survey:
         }
 
     def _count(self, kind: str) -> int:
+        """Return the number of uses of ops with findings of a kind."""
         return sum(each.count for each in self.findings if each.kind == kind)
 
     def note(
@@ -74,12 +75,12 @@ class Survey:
         code: str = "",
         node: Hashable = None,
     ) -> None:
-        """Add one use of an op; another look at the same node adds nothing."""
+        """Record a finding on one use of an op; a node counts once."""
         uses = self._found.setdefault((kind, code or kind, op, reason, advice), {})
         uses[node if node is not None else (len(uses), place)] = place
 
     def refuse(self, op: str, error: AotcError, node: Hashable = None) -> None:
-        """Note an error that a build would end with."""
+        """Record an error as a finding that the op is unsupported."""
         if error.code == "unsupported-ops" and self._is_unsupported(op):
             return  # it was found before the model was traced
         place, hint = error.where or op, error.hint or ""
@@ -88,10 +89,13 @@ class Survey:
         )
 
     def _is_unsupported(self, op: str) -> bool:
+        """Return whether an op has a finding of being unsupported."""
         return any(key[0] == "unsupported" and key[2] == op for key in self._found)
 
     def record_result(self, node: Hashable, results: object) -> None:
-        """Note that `node` gave `results`: graph values, or values known by now."""
+        """Record a node as captured, if a result is a graph value, or else as
+        folded.
+        """
         if any(isinstance(x, Array) and x._data is None for x in _leaves(results)):
             self._captured.add(node)
         else:
@@ -99,6 +103,7 @@ class Survey:
 
 
 def _leaves(results: object) -> Iterator[object]:
+    """Yield the leaves of nested results, padded ones by their arrays."""
     if isinstance(results, (list, tuple)):
         for each in results:
             yield from _leaves(each)
@@ -113,7 +118,7 @@ _node: ContextVar[tuple[Hashable, str]] = ContextVar("aotc_node", default=(None,
 
 @contextmanager
 def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
-    """Survey imports within this block, by the survey around it if there is one."""
+    """Record imports within the `with` block, in the outer survey if there is one."""
     survey = _current.get() or Survey(tolerant)
     token = _current.set(survey)
     try:
@@ -124,7 +129,7 @@ def survey_imports(tolerant: bool = False) -> Iterator[Survey]:
 
 @contextmanager
 def without_survey() -> Iterator[None]:
-    """Do not survey imports within this block, so that errors end them."""
+    """Suspend the survey within the `with` block, so that errors end it."""
     token = _current.set(None)
     try:
         yield
@@ -135,7 +140,8 @@ def without_survey() -> Iterator[None]:
 def import_node(
     node: Hashable, op: str, compute: Callable[[], _T], placeholder: Callable[[], _T]
 ) -> _T:
-    """The results of a node of the source; see `Survey.record_result`.
+    """Compute a node's results and record the outcome; a tolerant survey uses
+    placeholders.
 
     Args:
         node: tells one node of the source from another; the same one may come again,
@@ -169,7 +175,9 @@ def import_node(
 
 @contextmanager
 def watch_nodes(watch: Watch) -> Iterator[None]:
-    """Call `watch` with each node taken within this block: key, op, place, results."""
+    """Call `watch` with each node imported within the `with` block: key, op, place,
+    results.
+    """
     token = _watch.set(watch)
     try:
         yield
@@ -178,30 +186,31 @@ def watch_nodes(watch: Watch) -> Iterator[None]:
 
 
 def note_approximation(reason: str, advice: str = "") -> None:
-    """Note that the node which is being taken is imported as something near to it."""
+    """Record that the current node is imported as an approximation of it."""
     _note_here("approximated", reason, advice)
 
 
 def note_decomposition(reason: str) -> None:
-    """Note that the node which is being taken is imported as several simpler ops."""
+    """Record that the current node is imported as several simpler ops."""
     _note_here("decomposed", reason)
 
 
 def note(kind: str, op: str, reason: str, place: str) -> None:
-    """Note a use of an op that has not become a node to take."""
+    """Record a finding on an op outside of any node."""
     survey = _current.get()
     if survey is not None:
         survey.note(kind, op, reason, place)
 
 
 def _note_here(kind: str, reason: str, advice: str = "") -> None:
+    """Record a finding on the current node."""
     survey, (node, op) = _current.get(), _node.get()
     if survey is not None and node is not None:
         survey.note(kind, op, reason, user_line() or op, advice, node=node)
 
 
 def require_importable(findings: Sequence[OpFinding]) -> None:
-    """Refuse a model with unsupported parts; a tolerant survey notes them.
+    """Refuse a model with findings; a tolerant survey records them instead.
 
     Raises:
         InputError: there are findings; `unsupported-ops`.
@@ -219,7 +228,7 @@ def require_importable(findings: Sequence[OpFinding]) -> None:
 
 @contextmanager
 def tolerate_errors(what: str) -> Iterator[None]:
-    """Let an error end this block alone, in a tolerant survey."""
+    """Record an error of the `with` block and go on, if the survey is tolerant."""
     survey = _current.get()
     try:
         yield

@@ -40,13 +40,13 @@ def bundle(*, name: str | None = None, version: str | None = None) -> None:
 
 
 def declared_title(namespace: Mapping[str, object]) -> Title:
-    """Return the title that the module with these globals declared."""
+    """Return the bundle title declared in a module's globals; an empty one if none."""
     title = namespace.get(_VARIABLE)
     return title if isinstance(title, Title) else Title()
 
 
 def require_title(what: str, value: object, where: str | None = None) -> None:
-    """Refuse a `name` or `version` that no bundle can have.
+    """Refuse a `name` or `version` that is invalid in a bundle.
 
     Raises:
         InputError: `bad-bundle-name`.

@@ -79,30 +79,32 @@ class Trace:
 
     @property
     def root(self) -> Trace:
-        """The function that callers call: the outermost one."""
+        """The outermost trace, whose function is the entry."""
         return self if self.parent is None else self.parent.root
 
     @property
     def arguments(self) -> list[Array]:
-        """The function's arguments so far, captures included."""
+        """The function's arguments so far as Arrays, captures included."""
         return [Array(value=v, trace=self) for v in self.block.arguments]
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Append operations on arrays to this function within this block."""
+        """Make the trace the current scope within the `with` block: ops are appended
+        to it.
+        """
         with enter_scope(self), context(), known_contracts(self.contracts):
             yield
 
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """Append the op `name`; returns its results."""
+        """Append an op to the function; return its results as Arrays."""
         values = [self.value_of(operand) for operand in operands]
         built = as_tuple(self.build(name, *values, **attributes))
         return [Array(value=value, trace=self) for value in built]
 
     def value_of(self, array: Array) -> Value:
-        """The MLIR value of `array` here; captures and constants included."""
+        """Return an Array's MLIR value here; add a capture or constant if need be."""
         if array._known is not None:
             return self._constant(array._known)
         if array._trace is self:
@@ -119,6 +121,7 @@ class Trace:
         return self.captures[array._value]
 
     def _constant(self, data: np.ndarray) -> Value:
+        """Append a constant op; refuse a large array."""
         if data.nbytes > LARGEST_CONSTANT:
             fail(
                 "large-constant",
@@ -129,18 +132,19 @@ class Trace:
         return value
 
     def _is_nested_in(self, trace: OpScope | None) -> bool:
+        """Return whether a trace is an ancestor of this one."""
         ancestor = self.parent
         while ancestor is not None and ancestor is not trace:
             ancestor = ancestor.parent
         return ancestor is not None
 
     def build(self, name: str, *operands: Value, **attributes: object) -> Any:
-        """Append the op `name`; operands are MLIR values."""
+        """Append an op on MLIR values; return its result or results."""
         with location(), ir.InsertionPoint(self.block):
             return OPS[name].build(*operands, **attributes)
 
     def finish(self, results: Sequence[Array]) -> None:
-        """Return `results` from the traced function, and complete its type."""
+        """Append the return op, and set the function's type and guards."""
         values = [self.value_of(array) for array in results]
         with context(), location(), ir.InsertionPoint(self.block):
             func.ReturnOp(values)
@@ -155,13 +159,13 @@ class Trace:
 
 
 def current_trace() -> Trace | None:
-    """The function being traced, if ops are traced now and not computed at once."""
+    """Return the trace that is the current scope; None if ops are not traced now."""
     scope = current_scope()
     return scope if isinstance(scope, Trace) else None
 
 
 def fail_leaked(array: Array) -> NoReturn:
-    """Refuse an array of another trace."""
+    """Raise the error for an array used outside of its trace."""
     fail(
         "leaked-array",
         f"a traced array ({array.type}) is used outside of the function it was "
@@ -171,7 +175,7 @@ def fail_leaked(array: Array) -> NoReturn:
 
 
 def fail_unseen(array: Array) -> NoReturn:
-    """Refuse an array that is being differentiated, where that would get lost."""
+    """Raise the error for an array captured by a function with a rule of its own."""
     fail(
         "captured-array",
         f"an array of type {array.type} is used from around a function with a rule of "
@@ -181,13 +185,13 @@ def fail_unseen(array: Array) -> NoReturn:
 
 
 def emit(name: str, *operands: Array, **attributes: object) -> Array:
-    """Apply an op with one result to arrays; see `emit_all`."""
+    """Apply an op with one result to Arrays; see `emit_all`."""
     (result,) = emit_all(name, *operands, **attributes)
     return result
 
 
 def emit_all(name: str, *operands: Array, **attributes: object) -> list[Array]:
-    """Apply the op `name` to arrays: the current scope traces or computes it.
+    """Apply an op to Arrays in the current scope: traced, or computed at once.
 
     Returns:
         Its results.
@@ -212,7 +216,7 @@ def emit_all(name: str, *operands: Array, **attributes: object) -> list[Array]:
 
 
 def _are_numbers(operands: Sequence[Array]) -> bool:
-    """Return whether an op computes with Python numbers alone, some of them of
+    """Return whether all operands are weak numbers or constants, some of them of
     calls.
     """
     return any(x._is_weak for x in operands) and all(
@@ -223,7 +227,7 @@ def _are_numbers(operands: Sequence[Array]) -> bool:
 def evaluate(
     name: str, operands: Sequence[Array], attributes: dict[str, object]
 ) -> list[np.ndarray]:
-    """The results that the op `name` computes from arrays whose values are known."""
+    """Compute an op by its NumPy reference on arrays of known values."""
     op = OPS[name]
     for array in operands:
         if array._known is None:

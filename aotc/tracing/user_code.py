@@ -27,7 +27,7 @@ _READING = (
 
 @dataclass(frozen=True)
 class UserFrame:
-    """A frame of the user's code and where in it execution was."""
+    """A frame of the user's code, with the line and instruction being executed."""
 
     frame: FrameType
     line: int
@@ -48,7 +48,9 @@ class Expression:
     frame: FrameType
 
     def value_of(self, node: ast.AST) -> object:
-        """The value of a part that only reads variables; None for all else."""
+        """Return the value of an expression that only reads variables; None for
+        others.
+        """
         reads = all(isinstance(part, _READING) for part in ast.walk(node))
         if not isinstance(node, ast.expr) or not reads:
             return None
@@ -61,7 +63,7 @@ class Expression:
 
 
 def user_calls(trace: TracebackType | None) -> list[UserFrame]:
-    """The calls of the user's code that led to an error, outermost first.
+    """Return the user's frames of a traceback, outermost first.
 
     Frames of aotc are left out, and those of libraries if the model's folder is known.
     """
@@ -76,13 +78,13 @@ def user_calls(trace: TracebackType | None) -> list[UserFrame]:
 
 
 def innermost_frame(error: BaseException) -> FrameType | None:
-    """The frame that raised `error`."""
+    """Return the frame that raised an error, or None."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return frames[-1] if frames else None
 
 
 def expression_at(call: UserFrame) -> Expression | None:
-    """Return the expression that `call` was evaluating; None without its source."""
+    """Return the expression that a frame was evaluating; None without its source."""
     code = call.frame.f_code
     span = _span(code, call.instruction)
     try:
@@ -96,19 +98,21 @@ def expression_at(call: UserFrame) -> Expression | None:
 
 
 def _span(code: CodeType, instruction: int) -> Span:
+    """Return the source span of a bytecode instruction."""
     found = next(islice(code.co_positions(), instruction // 2, None), (None,) * 4)
     line, end_line, column, end_column = found
     return line, column, end_line, end_column
 
 
 def _span_of(node: ast.AST) -> Span:
+    """Return the source span of a syntax node."""
     names = ("lineno", "col_offset", "end_lineno", "end_col_offset")
     line, column, end_line, end_column = (getattr(node, name, None) for name in names)
     return line, column, end_line, end_column
 
 
 def _path_to(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
-    """The nodes around `span`, from the root to the innermost expression."""
+    """Yield the syntax nodes around a span, from the root to the innermost."""
     node: ast.AST | None = tree
     while node is not None:
         yield node
@@ -117,6 +121,7 @@ def _path_to(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
 
 
 def _holds(node: ast.AST, span: Span) -> bool:
+    """Return whether a syntax node encloses a source span."""
     line, column, end_line, end_column = _span_of(node)
     if None in span or None in (line, column, end_line, end_column):
         # a node without a place of its own, such as the arguments of a lambda

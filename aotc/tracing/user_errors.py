@@ -21,7 +21,7 @@ _MOST_CALLERS = 4  # lines that led to the one that failed
 
 @contextmanager
 def translate_user_errors() -> Iterator[None]:
-    """Turn whatever the user's code raises into one message at the user's line.
+    """Turn errors of user code within the `with` block into InputErrors with its line.
 
     What aotc itself raises without a diagnosis is a bug, and stays what it is.
     """
@@ -44,7 +44,7 @@ def translate_user_errors() -> Iterator[None]:
 
 
 def _complete(error: AotcError, calls: list[UserFrame]) -> None:
-    """Add facts from the user's code: the line, its callers, advice."""
+    """Add the line, its callers and advice to an error."""
     if not calls:
         return
     error.where = error.where or _line(calls[-1])
@@ -56,7 +56,7 @@ def _complete(error: AotcError, calls: list[UserFrame]) -> None:
 
 
 def _callers(where: str, calls: list[UserFrame]) -> tuple[str, ...]:
-    """The lines that led to the one at `where`, nearest first."""
+    """Return the source lines that led to an error, nearest first, at most four."""
     lines = [f"{_line(call)}, in {call.function}" for call in reversed(calls[:-1])]
     at_innermost = where.partition(" ")[0] == _line(calls[-1])
     distinct = tuple(dict.fromkeys(lines)) if at_innermost else ()
@@ -66,6 +66,7 @@ def _callers(where: str, calls: list[UserFrame]) -> tuple[str, ...]:
 
 
 def _user_error(error: BaseException, calls: list[UserFrame]) -> InputError:
+    """Return an InputError for an error that user code raised."""
     found = explanation(error, calls[-1]) if calls else None
     found = found or _model_error(error)
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
@@ -75,6 +76,7 @@ def _user_error(error: BaseException, calls: list[UserFrame]) -> InputError:
 
 
 def _model_error(error: BaseException) -> InputError:
+    """Return an InputError that quotes an error of the model's code."""
     said = error.msg if isinstance(error, SyntaxError) else error
     hint = "the model itself raised this while it was loaded or traced"
     if _is_inside(error):
@@ -83,7 +85,7 @@ def _model_error(error: BaseException) -> InputError:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Return whether code of aotc raised, other than to report a wrong call.
+    """Return whether aotc's own code raised, other than a TypeError for a wrong call.
 
     A TypeError is how Python answers arguments of a wrong kind, and a special method
     such as `__getattr__` raises what the language asks it to.
@@ -92,7 +94,7 @@ def _is_bug(error: BaseException) -> bool:
 
 
 def _is_inside(error: BaseException) -> bool:
-    """Return whether the innermost function is one of aotc, and no special method."""
+    """Return whether aotc's code raised the error, outside of special methods."""
     frame = innermost_frame(error)
     if frame is None or isinstance(error, SyntaxError):
         return False
@@ -101,4 +103,5 @@ def _is_inside(error: BaseException) -> bool:
 
 
 def _line(call: UserFrame) -> str:
+    """Return `file:line` of a user frame."""
     return f"{relative_path(call.frame.f_code.co_filename)}:{call.line}"

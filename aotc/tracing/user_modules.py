@@ -27,7 +27,7 @@ def is_class_of_user(kind: type) -> bool:
 
 
 def is_of_user(module: str | None, file: str | None = None) -> bool:
-    """Return whether code is the user's: neither aotc's nor a library's.
+    """Return whether a module or file is the user's: neither aotc's nor a library's.
 
     Args:
         module: that it is in.
@@ -46,6 +46,7 @@ _KNOWN_LIBRARIES = {
 
 @cache
 def _is_in_library(file: str) -> bool:
+    """Return whether a file is in site-packages or Python's own library."""
     if file.startswith("<") and not file.startswith("<ipython"):
         return file.startswith("<frozen")
     path = Path(file)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def main(folder: Path) -> int:
-    """Do the job in `folder`; 0 if it was done."""
+    """Compile the job in `folder` with IREE and write its outputs there; return 0 on
+    success.
+    """
     start = time.perf_counter()
     from iree.compiler import api, version
 
@@ -85,7 +87,8 @@ TO_THE_END = ("stream", ("executable-targets", "hal")), ("hal", ("end",))
 def compiled_to_stream(
     folder: Path, rewrites: Runner, flags: list[str]
 ) -> tuple[ir.Module | None, ir.Module, Invocation]:
-    """Compile a module with IREE up to its phase `stream`.
+    """Compile a module with IREE up to its phase `stream`; return module, kernels,
+    invocation.
 
     Returns:
         The module, which is None if it could not be compiled (diagnostics are on
@@ -113,7 +116,9 @@ def compiled_to_stream(
 
 
 def load_module(session: Session, folder: Path) -> tuple[ir.Module, ir.Module]:
-    """Return the graph and IREE's side of it as one module, and a module of kernels."""
+    """Parse the graph and IREE's frame; return them merged, and the module of kernel
+    bodies.
+    """
     from iree.compiler import ir
 
     with session.context, ir.Location.unknown():
@@ -124,7 +129,7 @@ def load_module(session: Session, folder: Path) -> tuple[ir.Module, ir.Module]:
 
 
 def leave_out_verification(invocation: Invocation) -> None:
-    """Keep IREE from verifying a module after each of its passes, which are hundreds.
+    """Turn off IREE's verification of the module after each of its passes.
 
     The wheel's Python classes leave out this function of the C interface, and those of
     `run_phases`.
@@ -137,7 +142,7 @@ def leave_out_verification(invocation: Invocation) -> None:
 
 
 def run_rewrites(rewrites: Runner, after: str, module: Any) -> bool:
-    """Run the passes of aotc's that follow a phase.
+    """Run aotc's passes that follow an IREE phase; return whether the module is valid.
 
     Returns:
         Whether they left a valid module, where each pass of aotc's is verified.
@@ -149,7 +154,8 @@ def run_rewrites(rewrites: Runner, after: str, module: Any) -> bool:
 def run_phases(
     invocation: Invocation, module: ir.Module, after: str, *ends: str
 ) -> bool:
-    """Compile from the phase after `after` up to each of some others in turn.
+    """Run IREE's phases up to each of `ends`; return whether the module is valid after
+    each.
 
     Returns:
         Whether it went well, and left a valid module each time.
@@ -167,7 +173,9 @@ def run_phases(
 
 
 def is_valid(module: ir.Module) -> bool:
-    """Return whether the verifier finds no fault; print faults to standard error."""
+    """Verify a module; print the fault to standard error and return False if there
+    is one.
+    """
     from iree.compiler import ir
 
     try:
@@ -181,7 +189,7 @@ def is_valid(module: ir.Module) -> bool:
 def entry_memory(
     host: HostCode, entry: str, sizes: dict[str, Any], is_mapped: bool
 ) -> dict[str, object] | None:
-    """Return the peak memory of an entry; None where it depends on values.
+    """Return an entry's peak device memory as JSON; None if it depends on data.
 
     Args:
         host: the code of its module.
@@ -216,7 +224,7 @@ def entry_memory(
 
 
 def write_module(invocation: Invocation, file: Path) -> None:
-    """Write the compiled module."""
+    """Write the compiled module's VM bytecode to a file."""
     from iree.compiler.api import Output
 
     output = Output.open_membuffer()
@@ -256,17 +264,17 @@ def merge(module: ir.Module, graph: ir.Module) -> None:
 
 
 def is_executable(op: ir.Operation) -> bool:
-    """Return whether an op dispatches a kernel of aotc's own."""
+    """Return whether an op is an executable that dispatches a kernel of aotc's."""
     return bool(op.operation.name == "stream.executable")
 
 
 def is_kernel(op: ir.Operation) -> bool:
-    """Return whether an op of the graph holds the function of a kernel."""
+    """Return whether an op of the graph module holds the body of a kernel."""
     return bool(op.operation.name == "builtin.module")
 
 
 def inline_kernels(module: ir.Module, graph: ir.Module) -> None:
-    """Inline the bodies of kernels at the calls of their executables.
+    """Inline the bodies of kernels at the calls in their executables.
 
     Up to the phase `stream` IREE's passes over whole modules, which are over a hundred,
     have nothing to do in kernels: they would walk, verify and simplify each of their
@@ -279,7 +287,7 @@ def inline_kernels(module: ir.Module, graph: ir.Module) -> None:
 
 
 def inline_kernel(holder: ir.Operation, executable: ir.Operation) -> None:
-    """Inline the body of a kernel at its call."""
+    """Inline a kernel's body at the call in its executable; erase the call."""
     (kernel,) = holder.regions[0].blocks[0].operations
     parts = executable.regions[0].blocks[0].operations
     (inner,) = (op for op in parts if op.operation.name == "builtin.module")
@@ -302,7 +310,7 @@ def inline_kernel(holder: ir.Operation, executable: ir.Operation) -> None:
 
 
 def name_of(op: ir.Operation) -> str:
-    """The symbol that an op defines, or nothing."""
+    """Return the symbol name that an op defines, or ""."""
     return str(op.attributes["sym_name"].value) if "sym_name" in op.attributes else ""
 
 
@@ -312,7 +320,7 @@ def has_body(function: ir.Operation) -> bool:
 
 
 def summary(statistics: dict[str, Any]) -> dict[str, int]:
-    """The counts that the manifest records; static sizes only, summed by IREE."""
+    """Return the counts of IREE's scheduling statistics that the manifest records."""
     whole = statistics["stream-aggregate"]
     execution = whole["execution"]
     return {
@@ -327,7 +335,7 @@ def summary(statistics: dict[str, Any]) -> dict[str, int]:
 
 
 def exit_status(folder: Path) -> int:
-    """`main`, where a full disk is an exit code of its own."""
+    """Run `main`; return its status, or IO_ERROR if files cannot be read or written."""
     try:
         return main(folder)
     except OSError as error:

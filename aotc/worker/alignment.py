@@ -41,7 +41,7 @@ _FORWARDING = {
 
 
 def unaligned_kernels(module: ir.Module) -> list[str]:
-    """Return the names of executables that may be given memory off their alignment.
+    """Return the names of executables that may be given memory not aligned to 16 bytes.
 
     Args:
         module: as IREE has it after its phase `stream`; executables in it are compiled.
@@ -61,11 +61,12 @@ _COMPILED_EXECUTABLE = "hal.executable.source"
 
 
 def _symbol(op: ir.Operation) -> str:
+    """Return the symbol name that an op defines."""
     return str(op.attributes["sym_name"].value)
 
 
 class _AlignmentAnalysis:
-    """Knows where memory begins.
+    """An analysis of the alignment of memory resources in IREE's stream dialect.
 
     Args:
         module: whose functions use it.
@@ -79,7 +80,7 @@ class _AlignmentAnalysis:
             self._stores.setdefault(name, []).append(op.operands[0])
 
     def is_aligned_for(self, dispatch: ir.Operation) -> bool:
-        """Return whether all memory that a dispatch is given begins at multiples."""
+        """Return whether all operands of a dispatch begin at multiples of 16 bytes."""
         workload, numbers, count, sizes, _, _ = _segments(dispatch)
         first = workload + numbers
         resources = [*dispatch.operands][first : first + count]
@@ -90,13 +91,16 @@ class _AlignmentAnalysis:
         )
 
     def begins_at_multiple(self, resource: ir.Value) -> bool:
-        """Return whether memory is known to begin at a multiple."""
+        """Return whether a resource is known to begin at a multiple of 16 bytes;
+        cached.
+        """
         if resource not in self._known:
             self._known[resource] = True  # what a loop gives back to itself
             self._known[resource] = self._begins(resource)
         return self._known[resource]
 
     def _begins(self, resource: ir.Value) -> bool:
+        """Return whether the op that makes a resource lets it begin at a multiple."""
         block_or_op = resource.owner
         if not hasattr(block_or_op, "name"):
             return self._argument_begins(resource, block_or_op)
@@ -120,8 +124,8 @@ class _AlignmentAnalysis:
         return False
 
     def _argument_begins(self, resource: ir.Value, block: ir.Block) -> bool:
-        """Return whether an argument of a block begins at a multiple, by the
-        captured value.
+        """Return whether a block argument begins at a multiple, by the captured
+        operand.
         """
         op = block.owner
         if op.name != "stream.cmd.execute":
@@ -132,15 +136,17 @@ class _AlignmentAnalysis:
 
 
 def _segments(op: ir.Operation) -> list[int]:
+    """Return the sizes of an op's operand segments."""
     return [int(count) for count in op.attributes["operandSegmentSizes"]]
 
 
 def _is_multiple(factor: int) -> bool:
+    """Return whether a factor is a multiple of 16."""
     return factor % _BYTES == 0
 
 
 def factor_of(number: ir.Value) -> int:
-    """Return a number that an index is known to be a multiple of: 0 if it is 0."""
+    """Return a known factor of an index value: 1 if none is known, 0 for zero."""
     op = number.owner
     if not hasattr(op, "name"):
         return 1

@@ -17,8 +17,8 @@ LIMIT = 64  # what IREE 3.13 says when it refuses to load one that has more
 
 
 def excess_message(module: ir.Module) -> str | None:
-    """Return the error on a dispatch with more than `LIMIT` numbers; None if there is
-    none.
+    """Return an error text for a dispatch with more than `LIMIT` integer operands, or
+    None.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.
@@ -39,6 +39,7 @@ def excess_message(module: ir.Module) -> str | None:
 
 
 def _message(op: ir.Operation, count: int) -> str:
+    """Return the error text for a dispatch with `count` integer operands."""
     return (
         f"{op.location}: error: IREE computes this in one step that takes {count} "
         f"sizes and offsets, and a CPU takes {LIMIT}; fix some symbolic sizes, or "

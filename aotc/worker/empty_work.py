@@ -26,7 +26,7 @@ _NOT_EQUAL = 1  # predicate of arith.cmpi
 
 
 def leave_out_empty_work(module: ir.Module) -> bool:
-    """Remove empty allocations, launches and bindings; return whether any may occur.
+    """Avoid empty allocations, launches and bindings; return whether any may occur.
 
     Args:
         module: what IREE has made of a module up to its phase `hal`.
@@ -36,14 +36,14 @@ def leave_out_empty_work(module: ir.Module) -> bool:
     with module.context:
         for op in found:
             if op.name == _DISPATCH:
-                changes += [_bind_some(op), _launch_if_any(op)]
+                changes += [_replace_empty_bindings(op), _guard_launch(op)]
             else:
-                changes.append(_allocate_some(op))
+                changes.append(_allocate_nonempty(op))
     return any(changes)
 
 
-def _allocate_some(op: ir.Operation) -> bool:
-    """Allocate at least one byte; return whether the size may have been 0."""
+def _allocate_nonempty(op: ir.Operation) -> bool:
+    """Make an allocation at least one byte; return whether its size may have been 0."""
     from iree.compiler import ir
 
     number = len(op.operands) - 1
@@ -55,8 +55,10 @@ def _allocate_some(op: ir.Operation) -> bool:
     return True
 
 
-def _launch_if_any(op: ir.Operation) -> bool:
-    """Guard a launch by its grid; return whether the grid may be empty."""
+def _guard_launch(op: ir.Operation) -> bool:
+    """Guard a launch by an `scf.if` on its grid; return whether the grid may be
+    empty.
+    """
     from iree.compiler import ir
 
     counts = [x for x in [*op.operands][_COUNTS] if not _is_positive(x)]
@@ -64,7 +66,8 @@ def _launch_if_any(op: ir.Operation) -> bool:
         return False
     with ir.InsertionPoint(op), op.location:
         *_, has_all = accumulate(
-            map(_is_some, counts), lambda x, y: make("arith.andi", x.type, x, y)
+            map(_emit_nonzero_test, counts),
+            lambda x, y: make("arith.andi", x.type, x, y),
         )
         choice = ir.Operation.create("scf.if", operands=[has_all], regions=2)
         block = choice.regions[0].blocks.append()
@@ -74,8 +77,8 @@ def _launch_if_any(op: ir.Operation) -> bool:
     return True
 
 
-def _bind_some(op: ir.Operation) -> bool:
-    """Bind other memory in place of empty memory; return whether any may be empty."""
+def _replace_empty_bindings(op: ir.Operation) -> bool:
+    """Bind other memory in place of empty bindings; return whether any may be empty."""
     from iree.compiler import ir
 
     *_, count = op.attributes["operandSegmentSizes"]
@@ -85,7 +88,9 @@ def _bind_some(op: ir.Operation) -> bool:
     if not empty or any(str(op.operands[x].type) == "index" for x, *_ in empty):
         return False  # those of a recording are bound when that is replayed
     with ir.InsertionPoint(op), op.location:
-        conditions = {each[-1]: _is_some(op.operands[each[-1]]) for each in empty}
+        conditions = {
+            each[-1]: _emit_nonzero_test(op.operands[each[-1]]) for each in empty
+        }
         some = [op.operands[x] for x in ranges[0]]
         for each in ranges[1:]:
             given = [op.operands[x] for x in each]
@@ -103,14 +108,17 @@ def _bind_some(op: ir.Operation) -> bool:
 def _choose(
     condition: ir.Value, values: list[ir.Value], others: list[ir.Value]
 ) -> list[ir.Value]:
+    """Emit a select between each pair of values; return the results."""
     return [
         make("arith.select", x.type, condition, x, y)
         for x, y in zip(values, others, strict=True)
     ]
 
 
-def _is_some(size: ir.Value) -> ir.Value:
-    """Write the comparison of a size with 0 at the insertion point."""
+def _emit_nonzero_test(size: ir.Value) -> ir.Value:
+    """Emit the comparison of a size with 0 at the insertion point; return its
+    result.
+    """
     from iree.compiler import ir
 
     predicate = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _NOT_EQUAL)
@@ -127,7 +135,7 @@ def _is_positive(size: ir.Value) -> bool:
 
 
 def _index(number: int) -> ir.Value:
-    """A constant, at the insertion point."""
+    """Emit an index constant at the insertion point; return it."""
     from iree.compiler import ir
 
     kind = ir.IndexType.get()

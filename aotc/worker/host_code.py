@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class HostOp(NamedTuple):
-    """An op, with numbers in the place of its values."""
+    """An op with its values numbered, and the values that are dead after it."""
 
     kind: str
     op: ir.Operation
@@ -20,7 +20,7 @@ class HostOp(NamedTuple):
 
 
 class HostBlock(NamedTuple):
-    """A block, as steps that know what each is the last to use."""
+    """A basic block as a sequence of ops, with the values dead on entry."""
 
     arguments: list[int]
     steps: list[HostOp]
@@ -28,7 +28,9 @@ class HostBlock(NamedTuple):
 
 
 class HostCode:
-    """The host code of a module in the stream phase; a function is read when called."""
+    """The host code of a module in the stream phase; functions are analysed on
+    demand.
+    """
 
     def __init__(self, module: ir.Module) -> None:
         self.initializers: list[HostFunction] = []
@@ -47,11 +49,11 @@ class HostCode:
                     self.numbers[op.attributes["sym_name"].value] = value
 
     def is_external(self, name: str) -> bool:
-        """Return whether the function called `name` is declared and not defined."""
+        """Return whether a function is only declared."""
         return not list(self._ops[name].regions[0].blocks)
 
     def function(self, name: str) -> HostFunction:
-        """The function called `name`."""
+        """Return the liveness-annotated body of a function; cached."""
         if name not in self._functions:
             self._functions[name] = HostFunction(self._ops[name])
         return self._functions[name]
@@ -67,6 +69,7 @@ class HostFunction:
         self.blocks = [self._read(block) for block in self._blocks]
 
     def _name(self, value: ir.Value) -> int:
+        """Return the number of a value; assign the next one at first sight."""
         return self._names.setdefault(value, len(self._names))
 
     def _live_before(self, block: ir.Block, live: set[int]) -> set[int]:
@@ -77,8 +80,8 @@ class HostFunction:
         return live - {self._name(value) for value in block.arguments}
 
     def _live_after(self) -> list[set[int]]:
-        """Return the values live after each block: the least solution of the flow
-        equations.
+        """Return the values live after each block: the least fixed point of the
+        liveness equations.
         """
         after: list[set[int]] = [set() for _ in self._blocks]
         changed = True
@@ -95,9 +98,11 @@ class HostFunction:
         return after
 
     def _targets(self, op: ir.Operation) -> list[int]:
+        """Return the numbers of a terminator's successor blocks."""
         return [self._blocks.index(block) for block in op.operation.successors]
 
     def _read(self, block: ir.Block) -> HostBlock:
+        """Return a block with its values numbered and their last uses."""
         live, steps = set(self._after[self._blocks.index(block)]), []
         for op in reversed(list(block.operations)):
             operands = [self._name(value) for value in op.operands]

@@ -26,7 +26,7 @@ _SIZES = "iree_linalg_ext.split_reduction"  # how much of each summed loop a blo
 
 
 def split_long_sums(module: ir.Module, block: int) -> bool:
-    """Split marked sums into dispatches of blocks; return whether any are marked.
+    """Split marked reductions into dispatches of blocks; return whether any are marked.
 
     Args:
         module: what IREE has made of a module up to its phase `global-optimization`.
@@ -51,7 +51,7 @@ def split_long_sums(module: ir.Module, block: int) -> bool:
 
 
 def _give_own_zeros(op: ir.Operation) -> None:
-    """Let the sum of a block start from zeros of its own.
+    """Initialize the reduction of a block from an empty tensor of its own.
 
     They start in their part of all blocks' sums, and IREE 3.13, which cannot tell that
     nobody else reads that part, would copy it to the stack, however large it is.
@@ -69,6 +69,7 @@ def _give_own_zeros(op: ir.Operation) -> None:
 
 
 def _run(passes: str, module: ir.Module) -> None:
+    """Run a pipeline of IREE passes on the functions of a module, in place."""
     from iree.compiler.passmanager import PassManager
 
     with module.context:
@@ -79,6 +80,7 @@ def _run(passes: str, module: ir.Module) -> None:
 
 
 def _marked_sums(module: ir.Module) -> list[ir.Operation]:
+    """Return the linalg ops whose additions may be reassociated."""
     from iree.compiler import ir
 
     found: list[ir.Operation] = []
@@ -93,7 +95,7 @@ def _marked_sums(module: ir.Module) -> list[ir.Operation]:
 
 
 def _can_be_split(op: ir.Operation) -> bool:
-    """Return whether IREE 3.13 can compile the blocks.
+    """Return whether IREE 3.13 can compile the split: at most two reduction loops.
 
     Of the derivatives of filters, which sum over rows and windows, it does not: blocks
     of the strided ones fail with "offset 0 is out-of-bounds: 0 >= 0".
@@ -103,15 +105,14 @@ def _can_be_split(op: ir.Operation) -> bool:
 
 
 def _is_mark(op: ir.Operation) -> bool:
-    """Return whether an op in the body of another is an addition that may be
-    reassociated.
-    """
+    """Return whether an op in a linalg body is an addition that may be reassociated."""
     flags = str(op.attributes["fastmath"]) if "fastmath" in op.attributes else ""
     return op.operation.name == "arith.addf" and "reassoc" in flags
 
 
 def _block_sizes(op: ir.Operation, block: int) -> list[int]:
-    """Divide a block among summed loops: inner loops as a whole, if they fit.
+    """Return the size of each reduction loop in a block; inner loops as a whole if they
+    fit.
 
     Loops of unknown length share what there is room for.
     """

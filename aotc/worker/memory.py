@@ -32,12 +32,12 @@ _KEPT_AT_MOST = 64  # buffers, the default of IREE's caching allocator
 
 
 class UnknownMemory(Exception):
-    """The memory depends on the values that the entry computes."""
+    """Raised where the memory depends on values that the entry computes."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes that a model holds on the device.
+    """Bytes of device memory that a model holds: between calls, and at the peak.
 
     Args:
         resident: between calls: weights, states, constants and large workspaces
@@ -52,7 +52,7 @@ class MemoryPlan:
 
 
 def plan(host: HostCode, entry: str, inputs: Shapes, *, is_mapped: bool) -> MemoryPlan:
-    """Run the host code of an entry twice, after the model's initializers.
+    """Return an entry's memory for given input shapes, by a dry run of its host code.
 
     Args:
         host: the code of its module.
@@ -64,7 +64,7 @@ def plan(host: HostCode, entry: str, inputs: Shapes, *, is_mapped: bool) -> Memo
     Raises:
         UnknownMemory: it depends on what the entry computes.
     """
-    return _planned(_Run(host, is_mapped), entry, inputs)
+    return _run_twice(_Run(host, is_mapped), entry, inputs)
 
 
 # Note [memory of all sizes]
@@ -79,7 +79,8 @@ def plan(host: HostCode, entry: str, inputs: Shapes, *, is_mapped: bool) -> Memo
 
 
 def bound(host: HostCode, entry: str, inputs: Bounds, *, is_mapped: bool) -> MemoryPlan:
-    """Bound the memory of calls whose sizes are within bounds: see `plan`.
+    """Return an upper bound of the memory of calls whose sizes are within bounds: see
+    `plan`.
 
     Raises:
         UnknownMemory: a branch depends on the sizes, or on what the entry computes.
@@ -92,12 +93,13 @@ def bound(host: HostCode, entry: str, inputs: Bounds, *, is_mapped: bool) -> Mem
         ]
         for i, sizes in enumerate(inputs)
     ]
-    return _planned(run, entry, shapes)
+    return _run_twice(run, entry, shapes)
 
 
-def _planned(
+def _run_twice(
     run: _Run, entry: str, shapes: Sequence[Sequence[int | Range]]
 ) -> MemoryPlan:
+    """Call an entry twice in a dry run; return its resident and peak memory."""
     resident = 0
     run.kept.clear()
     for _ in range(2):
@@ -112,7 +114,7 @@ def _planned(
 
 
 class Range(NamedTuple):
-    """A number that the sizes of a call decide.
+    """The least and greatest value of a number that depends on a call's sizes.
 
     Args:
         least: that it may be.
@@ -126,13 +128,15 @@ class Range(NamedTuple):
 
 
 class _View(NamedTuple):
-    """An input, by its shape."""
+    """An input of the entry, by its shape."""
 
     shape: tuple[int | Range, ...]
 
 
 @dataclass(eq=False)
 class _Buffer:
+    """A buffer of device memory, by its size and kind."""
+
     size: int | Range
     kind: str
 
@@ -142,20 +146,19 @@ Known = int | Range | _View | _Buffer | None
 
 
 def _most(size: int | Range) -> int:
+    """Return a size's greatest value."""
     return size.most if isinstance(size, Range) else size
 
 
 class _Jump(NamedTuple):
-    """A jump: the number of the target block, or None for a return, and its
-    arguments.
-    """
+    """A branch to a block, or the return, with the values that are passed."""
 
     target: int | None
     passed: Sequence[Known]
 
 
 class _Run:
-    """A model: its globals, and the buffers that something holds."""
+    """The state of a dry run: globals, live buffers, and bytes so far."""
 
     def __init__(self, host: HostCode, is_mapped: bool) -> None:
         self.is_mapped = is_mapped
@@ -171,19 +174,21 @@ class _Run:
             self._interpret(initializer, [])
 
     def call(self, name: str, given: Sequence[Known]) -> Sequence[Known]:
-        """Return the results of a function, which nothing holds yet."""
+        """Run a function of the module; return its results, which no one references
+        yet.
+        """
         return self._interpret(self._host.function(name), given)
 
     def is_external(self, name: str) -> bool:
-        """Return whether the function called `name` is not of the module."""
+        """Return whether a function is not defined in the module."""
         return self._host.is_external(name)
 
     def form(self, *computed: Hashable) -> int:
-        """Return a number that equal computations share."""
+        """Return a number that identifies a computation: equal for equal arguments."""
         return self._forms.setdefault(computed, len(self._forms))
 
     def allocate(self, size: Known, kind: str) -> _Buffer:
-        """Count a new buffer from now; `kind` is its possible use."""
+        """Return a new buffer; add it to the live bytes and update the peak."""
         if not isinstance(size, int | Range):
             raise UnknownMemory
         self.alive += _most(size)
@@ -194,7 +199,7 @@ class _Run:
         return _Buffer(size, kind)
 
     def free(self, buffer: Known) -> None:
-        """Free a buffer, whoever holds it."""
+        """Subtract a buffer from the live bytes; keep its size for reuse."""
         if isinstance(buffer, _Buffer) and buffer.size:
             self.alive -= _most(buffer.size)
             if self.kept.total() < _KEPT_AT_MOST:
@@ -202,18 +207,18 @@ class _Run:
             buffer.size = 0
 
     def store(self, name: str, value: Known) -> None:
-        """Let a global hold a value."""
+        """Store a value in a global; release the former one."""
         self.hold(value)
         self.drop(self.globals.get(name))
         self.globals[name] = value
 
     def hold(self, value: Known) -> None:
-        """Count one more holder of a buffer."""
+        """Increment a buffer's reference count."""
         if isinstance(value, _Buffer):
             self._holders[value] += 1
 
     def drop(self, value: Known, *, freed: bool = True) -> None:
-        """Count one holder less; free a buffer that has none left."""
+        """Decrement a buffer's reference count; free the buffer at zero."""
         if isinstance(value, _Buffer):
             self._holders[value] -= 1
             if not self._holders[value]:
@@ -224,6 +229,7 @@ class _Run:
     def _interpret(
         self, function: HostFunction, given: Sequence[Known]
     ) -> Sequence[Known]:
+        """Run the blocks of a function on values; return its results."""
         values: dict[int, Known] = {}
         jump = _Jump(0, given)
         while jump.target is not None:
@@ -238,6 +244,7 @@ class _Run:
     def _block(
         self, block: HostBlock, values: dict[int, Known], passed: Sequence[Known]
     ) -> _Jump:
+        """Run a block on the values that are passed; return the jump that ends it."""
         self._bind(values, block.arguments, passed)
         self._forget(values, block.dead)
         for step in block.steps:
@@ -252,12 +259,14 @@ class _Run:
     def _bind(
         self, values: dict[int, Known], names: Sequence[int], found: Sequence[Known]
     ) -> None:
+        """Assign values to numbers of an op's results, with their reference counts."""
         for value in found:
             self.hold(value)
         self._forget(values, [name for name in names if name in values])
         values.update(zip(names, found, strict=True))
 
     def _forget(self, values: dict[int, Known], names: Sequence[int]) -> None:
+        """Remove dead values, and decrement their reference counts."""
         for name in names:
             self.drop(values.pop(name, None))
 
@@ -266,12 +275,14 @@ class _Run:
 
 
 def _unknown_results(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
-    """Return None for results that are no sizes, or come from a tensor."""
+    """Return None, for unknown, for each result of an op."""
     return [None] * len(step.results)
 
 
 def _arithmetic(compute: Callable[..., int]) -> Any:
-    """Make a rule of an op on integers; IREE's 64-bit indices never overflow."""
+    """Return the interpretation of an integer op; IREE's 64-bit indices never
+    overflow.
+    """
 
     def act(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
         if not all(isinstance(value, int) for value in operands):
@@ -282,7 +293,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
 
 
 def _over_ranges(compute: Callable[..., int]) -> object:
-    """Extend an op to ranges that is extreme where its operands are.
+    """Return the interpretation of an op on numbers and Ranges, by their ends.
 
     A division is, by what is above 0.
     """
@@ -312,6 +323,7 @@ def _ends(value: Known) -> tuple[int, ...]:
 
 
 def _remainder(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Interpret a remainder, also of a Range by a number."""
     value, divisor = operands
     if not isinstance(value, Range):
         found: Sequence[Known] = _arithmetic(operator.mod)(run, step, operands)
@@ -325,15 +337,17 @@ def _remainder(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known
 def _forward_operands(
     run: _Run, step: HostOp, operands: list[Known]
 ) -> Sequence[Known]:
-    """Forward the operands as results."""
+    """Return the operands as the results."""
     return operands[: len(step.results)]
 
 
 def _await(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return the buffers among the operands of a wait."""
     return [value for value in operands if isinstance(value, _Buffer)]
 
 
 def _constant(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return an integer constant; None for others."""
     value = getattr(step.op.attributes["value"], "value", None)
     return [int(value) if isinstance(value, int) else None]
 
@@ -345,6 +359,7 @@ _PREDICATES: list[Callable[[int, int], bool]] = [
 
 
 def _compare(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Interpret a comparison; None where Ranges leave it open."""
     compare = _PREDICATES[step.op.attributes["predicate"].value]
     if not any(isinstance(value, Range) for value in operands):
         return list(_arithmetic(compare)(run, step, operands))
@@ -358,21 +373,24 @@ def _compare(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
 
 
 def _select(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Interpret a select; None for an unknown condition."""
     condition, yes, no = operands
     return [None if condition is None else (yes if condition else no)]
 
 
 def _load_global(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return the value of a global."""
     return [run.globals.get(step.op.attributes["global"].value)]
 
 
 def _store_global(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Store a value in a global."""
     run.store(step.op.attributes["global"].value, operands[0])
     return []
 
 
 def _call(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
-    """Call a function of the module; the loader's functions give unknown values."""
+    """Run a function of the module; results of external functions are unknown."""
     callee = step.op.attributes["callee"].value
     if run.is_external(callee):
         return [None] * len(step.results)
@@ -380,14 +398,19 @@ def _call(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
 
 
 def _return(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
+    """Return the jump that ends a function, with its results."""
     return _Jump(None, operands)
 
 
 def _branch(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
+    """Return the jump to the only target."""
     return _Jump(step.targets[0], operands)
 
 
 def _branch_if(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
+    """Return the jump to the target that the condition selects; refuse an unknown
+    one.
+    """
     condition, *passed = operands
     if not isinstance(condition, int):
         raise UnknownMemory
@@ -398,11 +421,13 @@ def _branch_if(run: _Run, step: HostOp, operands: list[Known]) -> _Jump:
 
 
 def _size_of_view(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return the size of an axis of an input."""
     view, axis = operands[0], step.op.attributes["index"].value
     return [view.shape[axis] if isinstance(view, _View) else None]
 
 
 def _import_buffer(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return a new buffer for an input, which the caller holds."""
     buffer = run.allocate(operands[-1], "input")
     if isinstance(operands[0], _View):  # of the caller, who keeps it
         run.hold(buffer)
@@ -411,22 +436,22 @@ def _import_buffer(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[K
 
 
 def _allocate(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
-    """Allocate a buffer; return it, and None for the time when it is there."""
+    """Return a new buffer of a known size, and None for its timepoint."""
     kind = str(step.op.results[0].type)
     return [run.allocate(operands[0], kind), None][: len(step.results)]
 
 
 def _constants(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
-    """Allocate buffers of the sizes that come first; return them, and None for when
-    they are there.
-    """
+    """Return new buffers for constants, and None for their timepoint."""
     sizes = [size for size in operands if isinstance(size, int)]
     count = len(step.results) - 1
     return [*(run.allocate(size, "constant") for size in sizes[:count]), None]
 
 
 def _parameters(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
-    """Allocate buffers with weights, of the sizes in the fourth group of operands."""
+    """Return new buffers for weights, of no size where these are mapped, and a
+    timepoint.
+    """
     *before, count, _ = list(step.op.attributes["operandSegmentSizes"])
     sizes = operands[sum(before) :][:count]
     found = [run.allocate(0 if run.is_mapped else n, "constant") for n in sizes]
@@ -434,11 +459,13 @@ def _parameters(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Know
 
 
 def _deallocate(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Free a buffer; return None for its timepoint."""
     run.free(operands[0])
     return [None]
 
 
 def _buffer_size(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
+    """Return the size of a buffer."""
     buffer = operands[0]
     return [buffer.size if isinstance(buffer, _Buffer) else None]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def ops_in(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:
-    """Yield the ops in the regions of an op, at any depth: all, or of these names."""
+    """Yield the ops nested in an op at any depth: all, or those with these names."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
@@ -22,7 +22,7 @@ def ops_in(op: ir.Operation, *names: str) -> Iterator[ir.Operation]:
 def make(
     name: str, kind: ir.Type, *operands: ir.Value, **attributes: ir.Attribute
 ) -> ir.Value:
-    """Return the result of a new op, at the insertion point."""
+    """Create an op at the insertion point; return its only result."""
     from iree.compiler import ir
 
     made = ir.Operation.create(name, [kind], operands, attributes=attributes)
@@ -30,7 +30,7 @@ def make(
 
 
 def insert(text: str, point: ir.InsertionPoint) -> None:
-    """Insert the ops of a text into a module, at an insertion point."""
+    """Parse a text of ops, and insert them at an insertion point."""
     from iree.compiler import ir
 
     written = ir.Module.parse(text)  # which holds its ops as long as it lives

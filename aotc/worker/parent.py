@@ -11,7 +11,7 @@ _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def end_with(parent: int) -> None:
-    """Let the system kill this process when its parent dies (on Linux)."""
+    """Have the system kill this process when its parent dies (on Linux)."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before that

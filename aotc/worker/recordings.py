@@ -48,7 +48,8 @@ util.global private mutable @"{name}" = false
 
 
 def hold_hidden_numbers(module: ir.Module) -> bool:
-    """Hold constants behind barriers in immutable globals; return whether any are.
+    """Replace constants behind barriers by immutable globals; return whether there are
+    any.
 
     The code of dispatches is to know them no more than before. Unlike a barrier, the
     load of a global ends no submission of work.
@@ -80,7 +81,8 @@ def hold_hidden_numbers(module: ir.Module) -> bool:
 
 
 def keep_recordings(module: ir.Module) -> bool:
-    """Keep recorded launches until a number in them changes; return whether any are.
+    """Reuse command buffers until a number in them changes; return whether there are
+    any.
 
     Returns whether there are such recordings.
 
@@ -103,7 +105,7 @@ def keep_recordings(module: ir.Module) -> bool:
 
 
 def _keep_recording(module: ir.Module, call: ir.Operation, name: str) -> None:
-    """Call a function that records unless the recording of its numbers is kept.
+    """Guard a call that records a command buffer by a comparison with the last numbers.
 
     Args:
         module: that the call is in.
@@ -148,6 +150,7 @@ def _keep_recording(module: ir.Module, call: ir.Operation, name: str) -> None:
 
 
 def _one_more(number: ir.Value) -> ir.Value:
+    """Emit the addition of 1 to a number; return the result."""
     from iree.compiler import ir
 
     one = ir.IntegerAttr.get(number.type, 1)
@@ -160,12 +163,14 @@ def _one_more(number: ir.Value) -> ir.Value:
 
 
 def _is_number(kind: ir.Type) -> bool:
+    """Return whether a type is an integer or index."""
     from iree.compiler import ir
 
     return isinstance(kind, ir.IntegerType | ir.IndexType)
 
 
 def _load(name: str, kind: ir.Type) -> ir.Value:
+    """Emit the load of a global; return its value."""
     from iree.compiler import ir
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
@@ -173,6 +178,7 @@ def _load(name: str, kind: ir.Type) -> ir.Value:
 
 
 def _store(value: ir.Value, name: str) -> None:
+    """Emit the store of a value in a global."""
     from iree.compiler import ir
 
     at = {"global": ir.FlatSymbolRefAttr.get(name)}
@@ -180,7 +186,7 @@ def _store(value: ir.Value, name: str) -> None:
 
 
 def _is_constant_number(value: ir.Value) -> bool:
-    """Return whether a value is a constant, and no tensor."""
+    """Return whether a value is a scalar constant."""
     from iree.compiler import ir
 
     is_constant = getattr(value.owner, "name", "") == "arith.constant"

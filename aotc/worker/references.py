@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def separate_references(module: ir.Module) -> bool:
-    """Let no branch of a compiled module (VM dialect) pass a reference twice.
+    """Let no branch of a module (VM dialect) pass a reference twice; return whether any
+    did.
 
     Returns:
         Whether any did.
@@ -31,6 +32,7 @@ def separate_references(module: ir.Module) -> bool:
 
 
 def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
+    """Yield the blocks nested in an op at any depth."""
     for region in op.regions:
         for block in region.blocks:
             yield block
@@ -39,7 +41,9 @@ def _blocks(op: ir.Operation) -> Iterator[ir.Block]:
 
 
 def _separate_references(branch: ir.Operation) -> bool:
-    """Replace a branch's repeated reference by another one to the same object."""
+    """Replace the repeated references of a branch by distinct ones; return whether
+    any.
+    """
     from iree.compiler import ir
 
     latest: dict[ir.Value, ir.Value] = {}
@@ -58,7 +62,7 @@ def _separate_references(branch: ir.Operation) -> bool:
 
 
 def _distinct_reference(value: ir.Value, latest: ir.Value) -> ir.Value:
-    """Choose `latest`, equal to `value`, by a select that does not fold.
+    """Emit a select that yields `latest`, equal to `value`, and that does not fold.
 
     Each is chosen from the one before, so that no two of them are the same op.
     """

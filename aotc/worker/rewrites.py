@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class HardwareKind(Enum):
-    """The kind of hardware that code runs on."""
+    """The kinds of hardware by which passes over IREE's IR are chosen."""
 
     CPU = "processors"
     GPU = "GPUs, whose memory is not the host's"
@@ -35,7 +35,7 @@ class HardwareKind(Enum):
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A pass over a module in IREE's IR.
+    """A pass of aotc's over a module in IREE's IR, with the phase that it follows.
 
     Args:
         name: of it.
@@ -95,13 +95,13 @@ REWRITES = (
 
 
 def rewrites_for(kind: HardwareKind) -> list[Rewrite]:
-    """Return the passes over a module that runs on a kind of hardware."""
+    """Return the passes for modules that run on a kind of hardware."""
     return [each for each in REWRITES if kind in each.on]
 
 
 @dataclass(frozen=True)
 class Runner:
-    """A runner of the passes of a job, with records of them.
+    """Runs the passes of a compilation job, and records their times.
 
     Args:
         job: as the worker is told it.
@@ -112,7 +112,7 @@ class Runner:
     records: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, after: str, module: ir.Module) -> None:
-        """Run the rewrites that follow a phase of IREE's, in place."""
+        """Run the passes that follow an IREE phase on a module, in place."""
         kind = HardwareKind.CPU if self.job["is_mapped"] else HardwareKind.GPU
         for each in rewrites_for(kind):
             if each.after == after:
@@ -124,6 +124,7 @@ class Runner:
                 self._dump(each.name, module)
 
     def _dump(self, name: str, module: ir.Module) -> None:
+        """Write the module to the dump folder, if the job names one."""
         if self.job["dump"] is not None:
             folder = Path(self.job["dump"])
             folder.mkdir(exist_ok=True)

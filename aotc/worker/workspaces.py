@@ -69,7 +69,7 @@ util.func public @"{release}"() {{
 
 
 class _EntryAllocation(NamedTuple):
-    """A block of memory that an entry allocates in every call.
+    """A block of transient memory that an entry allocates and frees in every call.
 
     Args:
         place: the number of the global that is to hold it.
@@ -85,7 +85,7 @@ class _EntryAllocation(NamedTuple):
 
 
 def keep_workspaces(module: ir.Module, pooled: int) -> bool:
-    """Keep large blocks of entries in globals; return whether any are.
+    """Keep large transient blocks of entries in globals; return whether there are any.
 
     Args:
         module: what IREE has made of a module up to its phase `stream`.
@@ -110,7 +110,7 @@ def keep_workspaces(module: ir.Module, pooled: int) -> bool:
 
 
 def _is_entry(op: ir.Operation) -> bool:
-    """Return whether an op is a function that callers see."""
+    """Return whether an op is a public function."""
     if op.operation.name != "util.func":
         return False
     attributes = op.operation.attributes
@@ -120,7 +120,8 @@ def _is_entry(op: ir.Operation) -> bool:
 
 
 def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_EntryAllocation]:
-    """The blocks that a function allocates once in a call and gives back, in order.
+    """Yield blocks that a function allocates once per call, with the number of their
+    global.
 
     Each has the first place that no other holds at that time.
     """
@@ -144,7 +145,7 @@ def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_EntryAllocat
 
 
 def _constant(value: ir.Value) -> int | None:
-    """The number that a value is, if that is known."""
+    """Return the integer that a value is, if constant; else None."""
     from iree.compiler import ir
 
     owner = value.owner
@@ -154,7 +155,7 @@ def _constant(value: ir.Value) -> int | None:
 
 
 def _define(module: ir.Module, affinities: dict[int, ir.Attribute]) -> None:
-    """Write a global for each place, its getter, and a function that frees all."""
+    """Insert a global for each number, its getter, and a function that frees all."""
     from iree.compiler import ir
 
     if not affinities:
@@ -170,7 +171,7 @@ def _define(module: ir.Module, affinities: dict[int, ir.Attribute]) -> None:
 
 
 def _keep_between_calls(block: _EntryAllocation, size: int) -> None:
-    """Take a block from its global at its allocation; keep it when it is freed.
+    """Replace a block's allocation by its global's getter, and its release by a store.
 
     Args:
         block: of an entry.

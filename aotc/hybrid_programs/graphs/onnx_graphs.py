@@ -45,7 +45,7 @@ _LARGEST = 1 << 31  # bytes of a message of protobuf
 
 
 class HybridGraph:
-    """An ONNX graph, compiled as far as it can be imported.
+    """An ONNX graph split into compiled regions and islands that ONNX Runtime computes.
 
     Args:
         path: the file.
@@ -84,7 +84,7 @@ class HybridGraph:
         self._graph(())
 
     def __call__(self, /, **inputs: object) -> Any:
-        """The results for inputs by name: one array, or a dict of several.
+        """Compute the graph for inputs by name; return one array, or a dict of several.
 
         Raises:
             InputError: the inputs are not those that the file declares; an op that ONNX
@@ -96,11 +96,15 @@ class HybridGraph:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands of all calls so far, in the order of the graph."""
+        """The boundaries of the islands of all calls so far, in the order of the
+        graph.
+        """
         return tuple(each for graph in self._used() for each in graph.boundaries)
 
     def report(self) -> JsonObject:
-        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Return the boundaries and the regions' statistics: schema
+        `aotc.hybrid-graph/1`.
+        """
         reports = [each.report() for each in self._used()]
         return {
             **reports[0],
@@ -110,7 +114,9 @@ class HybridGraph:
         }
 
     def _graph(self, given: tuple[str, ...]) -> _FileGraph:
-        """The graph in which some tensors that have defaults are inputs."""
+        """Return the cached split graph in which `given` tensors with defaults are
+        inputs.
+        """
         with self._lock:
             if given not in self._graphs:
                 defaults = {self._defaults[name]: name for name in given}
@@ -118,14 +124,16 @@ class HybridGraph:
             return self._graphs[given]
 
     def _used(self) -> list[_FileGraph]:
-        """Return the graphs that calls were computed by, or will be."""
+        """Return the split graphs that calls have used; before any call, the first
+        one.
+        """
         with self._lock:
             first, *others = self._graphs.values()
         return [each for each in (first, *others) if each.was_used] or [first]
 
 
 class _FileGraph(SplitGraph[str, object]):
-    """The graph of a file in pieces, each of which becomes a file.
+    """The graph of an ONNX file split into pieces, each written as an ONNX model.
 
     Args:
         path: of the file.
@@ -169,7 +177,9 @@ class _FileGraph(SplitGraph[str, object]):
         )
 
     def results(self, given: Mapping[str, object]) -> object:
-        """Return one array, or a dict of several, for inputs by name."""
+        """Compute the graph for inputs by name; return one array, or a dict of
+        several.
+        """
         inputs = self._inputs.arrays(given)
         env = {**self._constants, **self.compute(inputs)}
         found = {name: env[own] for name, own in self._results.items()}
@@ -179,8 +189,8 @@ class _FileGraph(SplitGraph[str, object]):
         return next(iter(found.values())) if len(found) == 1 else found
 
     def kind_of(self, piece: Piece[str], given: Values) -> PieceKind:
-        """Return the types and ranks of inputs, and for regions the shapes; sessions
-        of islands take all.
+        """Return the key that selects a piece's code: types and ranks, for regions
+        shapes too.
         """
         form = tuple(map(_type_of, given.values()))
         if piece.boundary is not None:
@@ -190,7 +200,7 @@ class _FileGraph(SplitGraph[str, object]):
     def compile_region(
         self, piece: Piece[str], given: Values, sizes: Sizes
     ) -> Code[str, object]:
-        """Compile code for a region and inputs of these sizes.
+        """Compile a region for input sizes; return a function of its inputs by name.
 
         Raises:
             InputError: it cannot be compiled.
@@ -225,14 +235,18 @@ class _FileGraph(SplitGraph[str, object]):
         return run
 
     def nodes_at_fault(self, piece: Piece[str]) -> Sequence[int]:
-        """Return and forget the nodes at which the trace of a region ended."""
+        """Return and forget the nodes at which importing a region failed; all if
+        unknown.
+        """
         found, self._faults = self._faults, ()
         return found or piece.nodes
 
     def _require_arrays(
         self, piece: Piece[str], given: Values
     ) -> dict[str, np.ndarray]:
-        """Return the inputs of a region; refuse those that are no arrays of aotc's."""
+        """Return a region's inputs as arrays; refuse values or dtypes that aotc
+        lacks.
+        """
         found: dict[str, np.ndarray] = {}
         for name, value in given.items():
             if isinstance(value, np.ndarray) and value.dtype in _plain_dtypes():
@@ -249,7 +263,7 @@ class _FileGraph(SplitGraph[str, object]):
         return found
 
     def load_island(self, piece: Piece[str], given: Values) -> Code[str, object]:
-        """A session of ONNX Runtime for an island.
+        """Load an island into ONNX Runtime; return a function of its inputs by name.
 
         Raises:
             InputError: `framework-cannot-load`; of a call: `framework-refused`.
@@ -263,7 +277,7 @@ class _FileGraph(SplitGraph[str, object]):
 
     @property
     def _types(self) -> dict[str, onnx.ValueInfoProto]:
-        """The declared types of values in the file, by name."""
+        """The declared types (ValueInfoProto) of values in the file, by name."""
         graph = self._proto.graph
         messages = (*graph.value_info, *graph.output, *graph.input)
         return {each.name: each for each in messages}
@@ -271,7 +285,7 @@ class _FileGraph(SplitGraph[str, object]):
     def _region(
         self, piece: Piece[str], given: Mapping[str, np.ndarray], sizes: Sizes
     ) -> onnx.ModelProto:
-        """A model of a region, in which the importer finds the types of results."""
+        """Return a region as an ONNX model for input sizes, with inferred types."""
         import onnx
 
         inputs = [
@@ -289,7 +303,9 @@ class _FileGraph(SplitGraph[str, object]):
     def _model(
         self, piece: Piece[str], inputs: Sequence[onnx.ValueInfoProto]
     ) -> onnx.ModelProto:
-        """A model of the nodes of a piece."""
+        """Return the nodes of a piece, with the constants they read, as an ONNX
+        model.
+        """
         import onnx
 
         graph, types = self._proto.graph, self._types
@@ -317,16 +333,17 @@ class _FileGraph(SplitGraph[str, object]):
 
 
 def _arrays(given: Values) -> Iterator[np.ndarray]:
+    """Yield the NumPy arrays among values by name."""
     return (each for each in given.values() if isinstance(each, np.ndarray))
 
 
 def _plain_dtypes() -> set[np.dtype]:
-    """The dtypes of aotc's arrays."""
+    """Return the NumPy dtypes of ONNX elements that aotc computes with."""
     return {each.numpy for each in ELEMENTS.values() if each.narrow is None}
 
 
 def _type_of(value: object) -> object:
-    """Return the part of a value's type that one session of an island depends on."""
+    """Return a value's type as sessions depend on it: dtype and rank for an array."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim
     if isinstance(value, (list, tuple)):
@@ -337,7 +354,7 @@ def _type_of(value: object) -> object:
 def _open_input(
     name: str, value: object, declared: onnx.ValueInfoProto | None
 ) -> onnx.ValueInfoProto:
-    """Declare an input of an island's model: type and rank, without sizes."""
+    """Return the declaration of an island's input: type and rank, without sizes."""
     from onnx import ValueInfoProto, helper
 
     if isinstance(value, np.ndarray):
@@ -352,14 +369,14 @@ def _open_input(
 
 
 def _declared(size: int | Dim) -> int | str:
-    """Return a size as a file declares it; "zero" for 0, which would mean an open
-    size.
+    """Return an ONNX dimension for a size: a Dim's name, and "zero" for 0 (an open size
+    there).
     """
     return size.name if isinstance(size, Dim) else size or "zero"
 
 
 def _dims(sizes: Sizes) -> dict[str, int | Dim]:
-    """Return the dimensions by the names that `_declared` uses."""
+    """Return Dims and "zero" by the dimension names that `_declared` writes."""
     found = {n.name: n for shape in sizes for n in shape if isinstance(n, Dim)}
     is_empty = any(size == 0 for shape in sizes for size in shape)
     return {**found, "zero": 0} if is_empty else {**found}

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 
 class _AnyRank(Leaf):
-    """An array of which the file does not say how many axes it has."""
+    """The type of an input array whose rank the ONNX file does not declare."""
 
     def __str__(self) -> str:
         return f"{self.dtype} of any rank"
 
 
 class GraphInputs:
-    """Checks the inputs of a graph as the loader of a bundle checks those of an entry.
+    """Checks the inputs of an ONNX graph as the loader of a bundle checks those of an
+    entry.
 
     Arrays of elements that aotc does not compute with (strings, 8-bit floats),
     sequences and optional values are left to the framework.
@@ -62,7 +63,7 @@ class GraphInputs:
         }
 
     def arrays(self, given: Mapping[str, object]) -> dict[str, object]:
-        """The values of a call by the names of the file.
+        """Check the inputs of a call; return their values by the names in the file.
 
         Raises:
             InputError: `missing-input`, `unknown-input`, or as `CallContract.arrays`.
@@ -80,7 +81,7 @@ class GraphInputs:
 def _specs(
     declared: Mapping[str, onnx.TypeProto], names: Mapping[str, str]
 ) -> dict[str, Spec]:
-    """The Specs of the inputs that aotc has arrays for; open sizes may be 0."""
+    """Return the Specs of the inputs that aotc has arrays for; open sizes may be 0."""
     sizes = InputSizes({}, {}, least=0)
     return {
         names[own]: spec_of(own, names[own], kind, sizes)
@@ -90,20 +91,23 @@ def _specs(
 
 
 def _any_rank(declared: Mapping[str, onnx.TypeProto]) -> Iterable[tuple[str, str]]:
+    """Yield name and dtype of the array inputs whose rank is not declared."""
     for own, kind in declared.items():
         if _is_plain(kind) and not kind.tensor_type.HasField("shape"):
             yield own, ELEMENTS[kind.tensor_type.elem_type].dtype
 
 
 def _is_plain(kind: onnx.TypeProto) -> bool:
-    """Return whether a type is that of arrays with a dtype of aotc."""
+    """Return whether an ONNX type is a tensor whose elements aotc computes with."""
     element = ELEMENTS.get(kind.tensor_type.elem_type)
     is_tensor = kind.WhichOneof("value") == "tensor_type"
     return is_tensor and element is not None and element.narrow is None
 
 
 def _own_array(value: object) -> object:
-    """A value that is handed over; sequences and None as they are."""
+    """Return a value with `__array__` as a NumPy array; sequences and None
+    unchanged.
+    """
     if not hasattr(value, "__array__"):
         return value
     array = np.asarray(value)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def nodes_of(
     file: str, model: OnnxModel, graph: onnx.GraphProto
 ) -> list[GraphNode[str]]:
-    """The nodes of a graph, with the reasons against those that are not imported.
+    """Return an ONNX graph's nodes as GraphNodes, with the reason why any is not
+    imported.
 
     Args:
         file: its name, for messages.
@@ -48,7 +49,7 @@ def nodes_of(
 def _require_makers(
     file: str, model: OnnxModel, graph: onnx.GraphProto, nodes: list[GraphNode[str]]
 ) -> None:
-    """Refuse a graph unless each value, and each result, has exactly one maker."""
+    """Refuse a graph unless each value, and each result, is computed exactly once."""
     known = {each.name for each in graph.input} | {*model.graph.constants}
     for node in nodes:
         for name in filter(None, node.makes):
@@ -67,8 +68,8 @@ def _require_makers(
 
 
 def _foreign_values(graph: onnx.GraphProto) -> dict[str, str]:
-    """Return the values that the file declares as no arrays of numbers, with their
-    kinds.
+    """Return a reason for each value that is declared as no array of numbers, by
+    name.
     """
     found = {}
     for each in (*graph.input, *graph.value_info, *graph.output):
@@ -84,7 +85,7 @@ def _foreign_values(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def reads(node: onnx.NodeProto) -> set[str]:
-    """The values that a node reads, those for graphs inside it included."""
+    """Return the names of the values that a node reads, its subgraphs included."""
     found = {*node.input}
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -93,6 +94,7 @@ def reads(node: onnx.NodeProto) -> set[str]:
 
 
 def _captured(graph: onnx.GraphProto) -> set[str]:
+    """Return the names that a subgraph reads from the graph around it."""
     own = {each.name for each in (*graph.input, *graph.initializer)} | {""}
     own |= {each.values.name for each in graph.sparse_initializer}
     found = {each.name for each in graph.output}

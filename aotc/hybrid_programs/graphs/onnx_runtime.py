@@ -25,7 +25,7 @@ _BFLOAT16 = "tensor(bfloat16)"
 
 
 def load(model: onnx.ModelProto, outputs: Sequence[str], place: str) -> Run:
-    """The function of inputs by name that a model is.
+    """Load an ONNX model into ONNX Runtime; return a function of its inputs by name.
 
     Args:
         model: a ModelProto.
@@ -41,7 +41,7 @@ def load(model: onnx.ModelProto, outputs: Sequence[str], place: str) -> Run:
         raise_system_error(error)
         raise InputError(
             "framework-cannot-load",
-            f"an island of ONNX cannot be computed: {_said(error)}",
+            f"an island of ONNX cannot be computed: {_first_line(error)}",
             where=place,
             hint="install an onnxruntime that computes the op for such inputs",
         ) from error
@@ -53,7 +53,7 @@ def load(model: onnx.ModelProto, outputs: Sequence[str], place: str) -> Run:
             raise_system_error(error)
             raise InputError(
                 "framework-refused",
-                f"ONNX Runtime cannot compute an island: {_said(error)}",
+                f"ONNX Runtime cannot compute an island: {_first_line(error)}",
                 where=place,
                 hint="see whether it computes the whole file for these inputs",
             ) from error
@@ -62,6 +62,9 @@ def load(model: onnx.ModelProto, outputs: Sequence[str], place: str) -> Run:
 
 
 def _session(model: onnx.ModelProto, outputs: list[str]) -> Run:
+    """Return a function that computes outputs by ONNX Runtime, or by
+    `onnx.reference`.
+    """
     if find_spec("onnxruntime") is None:
         evaluator = import_module("onnx.reference").ReferenceEvaluator(model)
         return lambda given: list(evaluator.run(outputs, dict(given)))
@@ -82,12 +85,13 @@ def _run_with_bfloat16(
     outputs: list[str],
     given: Mapping[str, object],
 ) -> list[object]:
-    """Run a session that takes or gives bf16, which is no type of NumPy's."""
+    """Run a session with bf16 inputs or outputs, which NumPy has no dtype for."""
     values = {name: _as_value(np.asarray(array)) for name, array in given.items()}
     return [*map(_as_array, session.run_with_ort_values(outputs, values))]
 
 
 def _as_value(array: np.ndarray) -> onnxruntime.OrtValue:
+    """Return an array as an ONNX Runtime value; bf16 by its bits."""
     kind = import_module("onnxruntime").OrtValue
     if array.dtype != to_numpy("bf16"):
         return kind.ortvalue_from_numpy(array)
@@ -97,7 +101,7 @@ def _as_value(array: np.ndarray) -> onnxruntime.OrtValue:
 
 
 def _as_array(value: onnxruntime.OrtValue) -> np.ndarray:
-    """A copy of the elements of a value of ONNX Runtime's."""
+    """Return a copy of the elements of an ONNX Runtime value."""
     if value.data_type() != _BFLOAT16:
         array: np.ndarray = value.numpy()
         return array
@@ -106,5 +110,6 @@ def _as_array(value: onnxruntime.OrtValue) -> np.ndarray:
     return found.view(to_numpy("bf16"))
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or the name of its class."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

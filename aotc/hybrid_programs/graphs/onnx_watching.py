@@ -14,13 +14,13 @@ from aotc.tracing.array import Array
 
 @dataclass
 class Faults:
-    """Numbers of nodes at which a trace ended, or because of which it will."""
+    """Numbers of the graph nodes that keep a region from being imported."""
 
     nodes: list[int] = field(default_factory=list)
 
 
 class WatchingInterpreter(OnnxInterpreter):
-    """An interpreter that notes where it ends.
+    """An ONNX interpreter that records which node keeps a graph from being imported.
 
     A result whose size values decide is refused when all nodes have been imported; what
     is at fault are those that have made such sizes (`NonZero`, say).
@@ -40,7 +40,9 @@ class WatchingInterpreter(OnnxInterpreter):
         self._sources: set[int] = set()
 
     def run(self, arguments: Sequence[Array]) -> list[Value]:
-        """The results of the model's graph."""
+        """Import the model's graph; return its results and record nodes of padded
+        ones.
+        """
         found = super().run(arguments)
         graph = self._model.graph
         pairs = zip(graph.outputs, found, strict=True)
@@ -50,6 +52,7 @@ class WatchingInterpreter(OnnxInterpreter):
         return found
 
     def _import(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value | None]:
+        """Import a node; record its number in `faults` if that raises."""
         number = self._numbers.get(id(node))
         if number is None:
             return super()._import(node, within)
@@ -65,7 +68,7 @@ class WatchingInterpreter(OnnxInterpreter):
 
 
 def _needed(graph: OnnxGraph, wanted: set[str]) -> set[int]:
-    """The numbers of the nodes that values are computed by."""
+    """Return the numbers of the nodes that the `wanted` values are computed by."""
     found, wanted = set[int](), {*wanted}
     for number, node in reversed([*enumerate(graph.nodes)]):
         if wanted & {*node.outputs}:

@@ -23,7 +23,7 @@ _HINT = "call the graph with fewer different sizes (pad them), or raise max_comp
 
 @dataclass(frozen=True)
 class PieceKind:
-    """The properties of a piece's inputs that select its code.
+    """Cache key of a piece's code: the dtypes, ranks and shapes of its inputs.
 
     Args:
         form: all but their sizes.
@@ -35,7 +35,7 @@ class PieceKind:
 
     @classmethod
     def of(cls, arrays: Collection[np.ndarray]) -> Self:
-        """The dtypes, ranks and shapes of some arrays."""
+        """Return the cache key of some arrays: their dtypes, ranks and shapes."""
         form = tuple((each.dtype, each.ndim) for each in arrays)
         return cls(form, tuple(each.shape for each in arrays))
 
@@ -47,7 +47,7 @@ class PieceKind:
 
 @dataclass(eq=False)
 class PieceCode(Generic[Key, V]):
-    """Code of a piece.
+    """Compiled code of a piece of a graph, with the inputs that it accepts.
 
     Args:
         run: computes the outputs.
@@ -65,27 +65,31 @@ class PieceCode(Generic[Key, V]):
 
     @property
     def is_dynamic(self) -> bool:
-        """Return whether the code has symbols."""
+        """Return whether some size that the code accepts is symbolic."""
         return any(not isinstance(n, int) for shape in self.sizes for n in shape)
 
     def fits(self, kind: PieceKind) -> bool:
-        """Return whether the code's sizes match a kind of inputs, or may."""
+        """Return whether the code's dtypes, ranks and sizes match a key of inputs."""
         return self.form == kind.form and fits(self.sizes, kind.shapes)
 
     def takes(self, kind: PieceKind) -> bool:
-        """Return whether the code computes a kind of inputs."""
+        """Return whether the code matches a key of inputs and its guards have not
+        refused it.
+        """
         return self.fits(kind) and kind.shapes not in self.refused
 
 
 class PieceCodeCache(CodeCache[PieceCode[Key, V], Faults]):
-    """The codes of one piece; see `CodeCache`."""
+    """Cache of the codes compiled for one piece of a graph; see `CodeCache`."""
 
     def find(self, kind: PieceKind) -> PieceCode[Key, V] | None:
-        """The code for a kind of inputs, if there is one."""
+        """Return the latest code that accepts inputs of a key, or None."""
         return self.latest(lambda each: each.takes(kind))
 
     def add(self, kind: PieceKind, code: PieceCode[Key, V]) -> PieceCode[Key, V]:
-        """Keep the code for a kind, in the place of another if there are too many."""
+        """Store code for a key of inputs, evicting the least recently used; return
+        the code.
+        """
         self.compiles += 1
         if not kind.is_empty:
             self.note_shapes(kind)
@@ -93,7 +97,7 @@ class PieceCodeCache(CodeCache[PieceCode[Key, V], Faults]):
         return code
 
     def require_room_for(self, kind: PieceKind) -> None:
-        """Refuse to make code for one more kind of inputs if there has been too much.
+        """Refuse to compile for one more key of inputs after `max_compiles`.
 
         Raises:
             InputError: `recompile-storm`.
@@ -103,7 +107,8 @@ class PieceCodeCache(CodeCache[PieceCode[Key, V], Faults]):
         self.require_room(lambda: what, shapes, _HINT)
 
     def sizes_for(self, kind: PieceKind) -> Sizes | None:
-        """Return sizes with Dims for those that vary; None if none does, or none may.
+        """Return sizes with Dims for those that varied between calls; None if none may
+        vary.
 
         Empty arrays have code of their own, which says nothing about others.
         """

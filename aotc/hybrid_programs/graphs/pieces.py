@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound="SupportsRichComparison")  # of a value: a name or a 
 
 @dataclass
 class GraphNode(Generic[Key]):
-    """An op of a graph; values have keys of any one type that can be sorted.
+    """An op of a graph, with the keys of the values that it reads and makes.
 
     Args:
         reads: the values that it needs, those for graphs inside it included.
@@ -40,7 +40,7 @@ class GraphNode(Generic[Key]):
 
 @dataclass
 class Piece(Generic[Key]):
-    """Nodes that are computed together.
+    """Nodes of a graph that are compiled together, or left to a framework together.
 
     Args:
         nodes: numbers in the graph, in order.
@@ -61,7 +61,7 @@ def split(
     numbers: Iterable[int],
     known: Iterable[Key],
 ) -> list[Piece[Key]]:
-    """Split some nodes of a graph into pieces, in an order of computation.
+    """Partition nodes of a graph into regions and islands, in an order of computation.
 
     Args:
         owner: the name of the graph.
@@ -96,7 +96,9 @@ def split(
 def _never_ready(
     nodes: Sequence[GraphNode[Key]], left: Sequence[int], ready: set[Key]
 ) -> InputError:
-    """The error of nodes that cannot be computed; it names one that causes it."""
+    """Return the error for nodes whose operands are never computed; it names a
+    cause.
+    """
     made = {value for number in left for value in nodes[number].makes}
     waiting = [nodes[number] for number in left]
     first = next((x for x in waiting if x.reads - ready - made), waiting[0])
@@ -109,6 +111,7 @@ def _never_ready(
 
 
 def _boundary(owner: str, nodes: Sequence[GraphNode[Key]]) -> Boundary:
+    """Return the Boundary of an island of these nodes."""
     kinds = ", ".join(dict.fromkeys(each.operation for each in nodes))
     return Boundary(owner, nodes[0].place, kinds, nodes[0].reason)
 
@@ -119,7 +122,7 @@ def connect(
     wanted: Iterable[Key],
     stored: Iterable[Key],
 ) -> None:
-    """Connect pieces: find the values that they pass to each other.
+    """Set the inputs and outputs of pieces: the values that they pass to each other.
 
     Args:
         pieces: of a graph, in order.

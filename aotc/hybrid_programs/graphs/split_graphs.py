@@ -34,7 +34,7 @@ LIMITS = (8, 32)
 
 @dataclass(eq=False)
 class PiecePlan(Generic[Key]):
-    """The pieces that calls of some kinds are computed in, in order.
+    """The sequence of pieces that computes calls of some kinds of inputs.
 
     Args:
         pieces: all of them.
@@ -46,7 +46,7 @@ class PiecePlan(Generic[Key]):
 
 
 class SplitGraph(ABC, Generic[Key, V]):
-    """A graph, compiled as far as it can be imported.
+    """A graph split into compiled regions and islands that its framework computes.
 
     A region that cannot be compiled for a call is split again, for calls of this kind:
     the nodes at fault are islands in these.
@@ -88,7 +88,7 @@ class SplitGraph(ABC, Generic[Key, V]):
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands of all calls so far, in the order of the graph.
+        """The boundaries of the islands of all calls so far, in the order of the graph.
 
         Before the first call they are those that are known beforehand.
         """
@@ -97,12 +97,14 @@ class SplitGraph(ABC, Generic[Key, V]):
 
     @property
     def was_used(self) -> bool:
-        """Return whether a call has ended."""
+        """Return whether a call has ended without an error."""
         with self._lock:
             return any(each.was_used for each in self._plans.values())
 
     def report(self) -> JsonObject:
-        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Return the boundaries and the regions' statistics: schema
+        `aotc.hybrid-graph/1`.
+        """
         regions = [each for each in self._pieces() if each.boundary is None]
         return {
             "schema": "aotc.hybrid-graph/1",
@@ -113,6 +115,9 @@ class SplitGraph(ABC, Generic[Key, V]):
         }
 
     def _region_report(self, region: Piece[Key]) -> dict[str, int]:
+        """Return a region's counts of nodes, cached codes, compilations and
+        evictions.
+        """
         codes = self._codes_of(region)
         return {
             "nodes": len(region.nodes),
@@ -122,7 +127,8 @@ class SplitGraph(ABC, Generic[Key, V]):
         }
 
     def compute(self, given: Mapping[Key, V]) -> dict[Key, V]:
-        """The results for the inputs of a call, among all values that pieces hand over.
+        """Compute the graph for a call's inputs; return its results and intermediate
+        values.
 
         Raises:
             InputError: the graph does not take them; an op that the framework does not
@@ -148,7 +154,7 @@ class SplitGraph(ABC, Generic[Key, V]):
     def compile_region(
         self, piece: Piece[Key], given: Mapping[Key, V], sizes: Sizes
     ) -> Code[Key, V]:
-        """Compile code for a region and inputs like these.
+        """Compile a region for given inputs; return a function of such inputs.
 
         Args:
             piece: the region.
@@ -161,7 +167,7 @@ class SplitGraph(ABC, Generic[Key, V]):
 
     @abstractmethod
     def load_island(self, piece: Piece[Key], given: Mapping[Key, V]) -> Code[Key, V]:
-        """The framework's code for an island and inputs like these.
+        """Return a function that computes an island for such inputs by its framework.
 
         Raises:
             InputError: `framework-cannot-load`.
@@ -169,10 +175,10 @@ class SplitGraph(ABC, Generic[Key, V]):
 
     @abstractmethod
     def kind_of(self, piece: Piece[Key], given: Mapping[Key, V]) -> PieceKind:
-        """Return the kind of a piece's inputs, which selects its code."""
+        """Return the key of a piece's inputs that selects its code."""
 
     def nodes_at_fault(self, piece: Piece[Key]) -> Sequence[int]:
-        """Return the nodes that kept a region from being compiled, as far as known."""
+        """Return the nodes that kept a region from being compiled; all if unknown."""
         return piece.nodes
 
     # ---- one piece
@@ -180,13 +186,13 @@ class SplitGraph(ABC, Generic[Key, V]):
     def _outputs_of(
         self, piece: Piece[Key], given: Mapping[Key, V], faults: dict[int, str]
     ) -> Mapping[Key, V] | None:
-        """Compute a piece with compiled code; return None and fill `faults` if it
-        cannot be.
+        """Compute a piece by cached or new code; return None and fill `faults` if none
+        can be made.
         """
         kind = self.kind_of(piece, given)
         while isinstance(code := self._code(piece, kind, given), PieceCode):
             try:
-                return _computed(piece, code.run, given)
+                return _run_code(piece, code.run, given)
             except InputError as error:
                 if not code.is_dynamic or error.code not in _GUARDS:
                     raise
@@ -197,7 +203,9 @@ class SplitGraph(ABC, Generic[Key, V]):
     def _code(
         self, piece: Piece[Key], kind: PieceKind, given: Mapping[Key, V]
     ) -> PieceCode[Key, V] | Faults:
-        """Return the code for a kind of inputs, or the faults that prevent it."""
+        """Return cached or new code of a piece for a key of inputs, or why each node
+        prevents it.
+        """
         with self._lock:
             codes = self._codes_of(piece)
             found = codes.find(kind) or codes.refusal(kind)
@@ -208,7 +216,7 @@ class SplitGraph(ABC, Generic[Key, V]):
                 run = self.load_island(piece, given)
                 return codes.add(kind, PieceCode(run, kind.form, kind.shapes))
             try:
-                return codes.add(kind, self._compiled(piece, kind, given))
+                return codes.add(kind, self._compile(piece, kind, given))
             except (InputError, CompileError) as error:
                 if error.code in _RAISED:
                     raise
@@ -216,10 +224,12 @@ class SplitGraph(ABC, Generic[Key, V]):
                 known = {*self.nodes_at_fault(piece)} & {*piece.nodes}
                 return codes.refuse(kind, dict.fromkeys(known or piece.nodes, reason))
 
-    def _compiled(
+    def _compile(
         self, piece: Piece[Key], kind: PieceKind, given: Mapping[Key, V]
     ) -> PieceCode[Key, V]:
-        """Compile code for a kind of inputs, and for others of its form if possible."""
+        """Compile a region for symbolic sizes where possible, else for the exact
+        shapes.
+        """
         codes = self._codes_of(piece)
         sizes = codes.sizes_for(kind) if self.has_symbols else None
         if sizes is not None:
@@ -233,6 +243,7 @@ class SplitGraph(ABC, Generic[Key, V]):
         return PieceCode(run, kind.form, kind.shapes)
 
     def _codes_of(self, piece: Piece[Key]) -> PieceCodeCache[Key, V]:
+        """Return the code cache of a piece; create it at the first use."""
         key = piece.boundary is not None, (*piece.nodes,)
         if key not in self._codes:
             kind = "island" if piece.boundary else "region"
@@ -244,7 +255,9 @@ class SplitGraph(ABC, Generic[Key, V]):
     # ---- all pieces
 
     def _pieces(self) -> list[Piece[Key]]:
-        """Return the pieces that calls were computed in, or will be."""
+        """Return the pieces that calls have used, in graph order; before any call, the
+        first ones.
+        """
         with self._lock:
             plans = [each for each in self._plans.values() if each.was_used]
         found = {
@@ -255,7 +268,9 @@ class SplitGraph(ABC, Generic[Key, V]):
         return sorted(found.values(), key=lambda each: each.nodes)
 
     def _plan(self, before: Sequence[Piece[Key]], faults: Faults) -> PiecePlan[Key]:
-        """The pieces that follow some, where other nodes are islands too."""
+        """Return the plan that keeps the pieces `before` and makes the nodes in
+        `faults` islands.
+        """
         with self._lock:
             done = [number for each in before for number in each.nodes]
             key = (*done,), len(before), frozenset(faults)
@@ -264,6 +279,9 @@ class SplitGraph(ABC, Generic[Key, V]):
             return self._plans[key]
 
     def _split(self, done: Sequence[int], faults: Faults) -> list[Piece[Key]]:
+        """Partition and connect the nodes that are not `done`; those in `faults` are
+        islands.
+        """
         nodes = [
             replace(each, reason=each.reason or faults.get(number, ""))
             for number, each in enumerate(self.nodes)
@@ -279,9 +297,12 @@ class SplitGraph(ABC, Generic[Key, V]):
         return found
 
 
-def _computed(
+def _run_code(
     piece: Piece[Key], code: Code[Key, V], given: Mapping[Key, V]
 ) -> Mapping[Key, V]:
+    """Run a piece's code on its inputs; an island's is counted and timed by its
+    boundary.
+    """
     if piece.boundary is None:
         return code(given)
     with piece.boundary.crossing(given.values()) as returned:

@@ -52,7 +52,7 @@ Values = Mapping[int, np.ndarray]  # by the numbers of values in main
 
 
 class HybridNetwork:
-    """A module, or a function of JAX, compiled as far as it can be imported.
+    """A StableHLO module or JAX function split into compiled regions and XLA's islands.
 
     Args:
         network: that calls the module.
@@ -75,7 +75,7 @@ class HybridNetwork:
         module.graph = self._graph
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
-        """The result, of NumPy arrays, in the form that the module or function has.
+        """Compute the module or function; return its result tree, of NumPy arrays.
 
         Raises:
             InputError: an argument does not fit its Spec; an op that JAX does not
@@ -90,16 +90,22 @@ class HybridNetwork:
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The islands of all calls so far, in the order of the module."""
+        """The boundaries of the islands of all calls so far, in the order of the
+        module.
+        """
         return self._graph.boundaries
 
     def report(self) -> JsonObject:
-        """Report the boundaries and regions: schema `aotc.hybrid-graph/1`."""
+        """Return the boundaries and the regions' statistics: schema
+        `aotc.hybrid-graph/1`.
+        """
         return self._graph.report()
 
 
 class SplitModule(StableHloModule):
-    """A module with ops that aotc may not import: its graph computes it."""
+    """A StableHLO module whose `main` a split graph computes, as some ops lack
+    importers.
+    """
 
     graph: _ModuleGraph
 
@@ -112,7 +118,7 @@ class SplitModule(StableHloModule):
     def call(
         self, operands: Sequence[Value], weights: Mapping[str, np.ndarray]
     ) -> list[Any]:
-        """Return main's results for concrete values, as NumPy arrays."""
+        """Compute `main` for concrete operands; return its results as NumPy arrays."""
         main = self.graph.main
         given = [_as_array(x) for x in operands if not isinstance(x, Token)]
         env = self.graph.compute(dict(zip(main.arguments, given, strict=True)))
@@ -120,7 +126,9 @@ class SplitModule(StableHloModule):
 
 
 class _ModuleGraph(SplitGraph[int, np.ndarray]):
-    """The main function of a module in pieces, each of which becomes a module."""
+    """The main function of a module split into pieces, each written as a StableHLO
+    module.
+    """
 
     def __init__(
         self, module: SplitModule, target: Target, threads: int | None, limits: Limits
@@ -139,7 +147,9 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
         )
 
     def kind_of(self, piece: Piece[int], given: Values) -> PieceKind:
-        """Return the dtypes and shapes of inputs, and the values of sizes."""
+        """Return the key that selects a piece's code: dtypes, shapes, and values of
+        sizes.
+        """
         known = (x.tobytes() for n, x in given.items() if n in self.main.sizes)
         kind = PieceKind.of(given.values())
         return PieceKind((kind.form, *known), kind.shapes)
@@ -147,7 +157,8 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
     def compile_region(
         self, piece: Piece[int], given: Values, sizes: Sizes
     ) -> Code[int, np.ndarray]:
-        """Compile code for a region and inputs of these shapes.
+        """Compile a region for inputs of these shapes; return a function of such
+        inputs.
 
         Note [sizes of StableHLO regions]: they are numbers. In a module with open sizes
         shapes are computed from tensors of sizes, which each piece is given; a region
@@ -181,12 +192,15 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
             leaves = [part for each in arrays for part in _parts(each)]
             found = entry.build(call(leaves))
             results = [found] if len(piece.outputs) == 1 else found
-            return {n: _joined(x) for n, x in zip(piece.outputs, results, strict=True)}
+            return {
+                n: _join_complex(x) for n, x in zip(piece.outputs, results, strict=True)
+            }
 
         return run
 
     def load_island(self, piece: Piece[int], given: Values) -> Code[int, np.ndarray]:
-        """Load XLA's code for an island and inputs of these shapes.
+        """Compile an island by XLA for inputs of these shapes; return a function of
+        them.
 
         Raises:
             InputError: `framework-cannot-load`.
@@ -203,19 +217,25 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
         return run
 
     def _node_of(self, copy: ir.Value | None, copies: Copies) -> int | None:
-        """Find the node whose result was copied."""
+        """Return the number of the node whose result `copy` is a copy of; None if
+        unknown.
+        """
         if copy is None:
             return None
         found = (value for value, each in copies.items() if each == copy)
         return next((self.main.maker(value) for value in found), None)
 
     def nodes_at_fault(self, piece: Piece[int]) -> Sequence[int]:
-        """The op at which the trace of a region ended."""
+        """Return and forget the op at which a region's trace failed; all nodes if
+        unknown.
+        """
         fault, self._fault = self._fault, None
         return piece.nodes if fault is None else [fault]
 
     def _excerpt(self, piece: Piece[int], given: Values) -> tuple[ir.Module, Copies]:
-        """The ops of a piece as a module for inputs of these shapes."""
+        """Return the ops of a piece as a module for inputs of these shapes, and the
+        copied values.
+        """
         main = self.main
         with self._module.mlir.context, ir.Location.unknown():
             arguments = {
@@ -233,7 +253,7 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
         )
 
     def _type(self, array: np.ndarray, declared: ir.Type) -> ir.Type:
-        """A declared type with the sizes that an array has."""
+        """Return a tensor type with an array's sizes and the declared element type."""
         if not isinstance(declared, ir.RankedTensorType):
             raise InputError(
                 "unsupported-ops",
@@ -244,7 +264,8 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
 
 
 class _Region(StableHloModule):
-    """A module of ops that have importers, which some may yet refuse.
+    """A StableHLO module of ops that have importers; records the op at which a trace
+    fails.
 
     Attributes:
         failed: a result of the op of `main` at which a trace ended.
@@ -256,11 +277,13 @@ class _Region(StableHloModule):
         self.failed: ir.Value | None = None
 
     def interpreter(self, weights: Mapping[ir.Value, Value]) -> StableHloInterpreter:
-        """Return an interpreter that notes where it ends."""
+        """Return an interpreter of the module that records the op at which it fails."""
         return _Watching(self, weights)
 
 
 class _Watching(StableHloInterpreter):
+    """A StableHLO interpreter that records in its region the op at which it fails."""
+
     def __init__(self, region: _Region, weights: Mapping[ir.Value, Value]) -> None:
         super().__init__(region.mlir, weights)
         self._watched = region
@@ -268,6 +291,9 @@ class _Watching(StableHloInterpreter):
     def _results(
         self, op: ir.Operation, operands: list[Value], values: Environment
     ) -> list[Value]:
+        """Return an op's imported results; record the op in the region if that
+        raises.
+        """
         try:
             return super()._results(op, operands, values)
         except AotcError:
@@ -280,7 +306,7 @@ class _Watching(StableHloInterpreter):
 
 
 def _as_array(value: Value) -> np.ndarray:
-    """A concrete value of an importer as NumPy has it."""
+    """Return a concrete value of the importer as a NumPy array."""
     if isinstance(value, KnownTensor):
         return np.array(value.data.tolist(), dtypes.to_numpy(value.dtype))
     if isinstance(value, Complex):
@@ -289,8 +315,8 @@ def _as_array(value: Value) -> np.ndarray:
     return np.asarray(value._data)
 
 
-def _joined(value: PyTree) -> np.ndarray:
-    """A pair of arrays as one of complex numbers; others as they are."""
+def _join_complex(value: PyTree) -> np.ndarray:
+    """Return a (real, imaginary) pair as one complex array; an array unchanged."""
     if isinstance(value, np.ndarray):
         return value
     parts = [np.asarray(part) for part in flatten(value)[0]]
@@ -300,12 +326,14 @@ def _joined(value: PyTree) -> np.ndarray:
 
 
 def _complex_array(real: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
+    """Return a complex array of real and imaginary parts."""
     found = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
     found.real, found.imag = real, imaginary
     return found
 
 
 def _parts(array: np.ndarray) -> Iterator[Any]:
+    """Yield an array's real and imaginary parts if it is complex, else the array."""
     if np.iscomplexobj(array):
         yield from (np.ascontiguousarray(array.real), np.ascontiguousarray(array.imag))
     else:
@@ -313,25 +341,27 @@ def _parts(array: np.ndarray) -> Iterator[Any]:
 
 
 def _with_pairs(tree: PyTree) -> PyTree:
-    """A tree with pairs in the place of complex arrays."""
+    """Return a pytree whose complex arrays are (real, imaginary) pairs."""
     leaves, form = flatten(tree)
     return form.unflatten([_pair(leaf) for leaf in leaves])
 
 
 def _pair(leaf: Any) -> object:
-    """A complex array as a pair; others as they are."""
+    """Return a complex array as a (real, imaginary) pair; other leaves as arrays or
+    unchanged.
+    """
     array = np.asarray(leaf) if hasattr(leaf, "dtype") else leaf
     return Complex(*_parts(array)) if np.iscomplexobj(array) else array
 
 
 def _zeros(spec: Spec) -> np.ndarray:
-    """Zeros of a type whose sizes are all known."""
+    """Return a NumPy array of zeros for a Spec whose sizes are all known."""
     shape = [size for size in spec.shape if isinstance(size, int)]
     return np.zeros(shape, dtypes.to_numpy(spec.dtype))
 
 
 def _attribute(array: np.ndarray, declared: ir.Type) -> ir.Attribute:
-    """Write integers or bools as a literal of MLIR."""
+    """Return integers or bools as a dense attribute of MLIR."""
     text = f"dense<{json.dumps(array.tolist())}> : {declared}"
     literal: ir.Attribute = ir.Attribute.parse(text)
     return literal
@@ -347,7 +377,9 @@ def hybrid_stablehlo(
     threads: int | None,
     limits: Limits = LIMITS,
 ) -> HybridNetwork:
-    """A StableHLO module with islands; see `aotc.from_stablehlo`."""
+    """Return a StableHLO module split into regions and islands; see
+    `aotc.from_stablehlo`.
+    """
 
     def read(kind: ModuleReader) -> Imported:
         return from_stablehlo(source, specs, kind)
@@ -362,7 +394,7 @@ def hybrid_jax(
     threads: int | None,
     limits: Limits = LIMITS,
 ) -> HybridNetwork:
-    """A function of JAX with islands; see `aotc.from_jax`."""
+    """Return a function of JAX split into regions and islands; see `aotc.from_jax`."""
     bound, left = _without_weights(function, specs)
 
     def read(kind: ModuleReader) -> Imported:
@@ -377,6 +409,9 @@ def _hybrid(
     threads: int | None,
     limits: Limits,
 ) -> HybridNetwork:
+    """Return the split network of a module that `read` parses; require JAX if it has
+    islands.
+    """
     modules = list[SplitModule]()
 
     def keep(data: bytes | str, name: str) -> SplitModule:
@@ -394,7 +429,9 @@ def _hybrid(
 def _without_weights(
     function: Callable[..., object], specs: PyTree
 ) -> tuple[Callable[..., object], PyTree]:
-    """Return a function of the calls' own arguments, with Weights bound to theirs."""
+    """Return a function and specs without the Weights, which are bound to the
+    function.
+    """
     jax = require_jax()
     arguments = named_arguments(function, specs)
     if any(isinstance(each, State) for each in arguments.values()):

@@ -19,7 +19,8 @@ _CHECK = "shape_assertion"
 
 
 class MainFunction:
-    """The main function of a module, its calls inlined; values have numbers.
+    """The main function of a StableHLO module, its calls inlined; its values are
+    numbered.
 
     Args:
         module: which is changed.
@@ -61,25 +62,34 @@ class MainFunction:
         }
 
     def number(self, value: ir.Value) -> int | None:
-        """Return the number of a value; None for a value within a region of an op."""
+        """Return the number of an MLIR value; None for one within a region of an op."""
         return self._numbers.get(value)
 
     def maker(self, value: ir.Value) -> int | None:
-        """The number of the node that makes a value."""
+        """Return the number of the node that computes an MLIR value; None if no node
+        does.
+        """
         return self._makers.get(self._numbers.get(value, -1))
 
     def brings(self, value: ir.Value) -> bool:
-        """Return whether a piece can provide a value by itself."""
+        """Return whether each piece has a value itself: a token, or cheap to
+        recompute.
+        """
         number = self.number(value)
         return number in self.repeated or number in self.tokens
 
     def _reads(self, operation: ir.Operation) -> set[int]:
+        """Return the numbers of the values that an operation and its regions read."""
         return {self._numbers[x] for x in read_values(operation) if x in self._numbers}
 
     def _makes(self, operation: ir.Operation) -> tuple[int, ...]:
+        """Return the numbers of an operation's results."""
         return tuple(self._numbers[x] for x in operation.results)
 
     def _node(self, operation: ir.Operation, reason: str) -> GraphNode[int]:
+        """Return the GraphNode of an operation, with the reason why it is not
+        imported.
+        """
         op = Op(operation)
         title = op.name
         if op.name == "stablehlo.custom_call":
@@ -90,6 +100,9 @@ class MainFunction:
     def _find_repeated(
         self, operations: Iterable[ir.Operation], returned: set[int]
     ) -> frozenset[int]:
+        """Return the numbers of the cheap values that each piece recomputes, such as
+        constants.
+        """
         found = set[int]()
         for each in operations:
             makes = {*self._makes(each)}
@@ -101,9 +114,7 @@ class MainFunction:
     def _find_sizes(
         self, operations: Iterable[ir.Operation], variables: Sequence[str]
     ) -> frozenset[int]:
-        """Find the short integers computed from sizes, for whose values code is
-        made.
-        """
+        """Return the numbers of short integer tensors computed from sizes alone."""
         pairs = zip(self.all_arguments, variables, strict=True)
         found = {number for number, title in pairs if title}
         for each in operations:
@@ -117,7 +128,9 @@ class MainFunction:
     def _used(
         self, operations: Sequence[ir.Operation], wanted: set[int]
     ) -> list[ir.Operation]:
-        """The ops that a result or an effect needs, without those that are repeated."""
+        """Return the operations that a result or effect needs, without the recomputed
+        ones.
+        """
         functions, kept = functions_of(self.module), list[ir.Operation]()
         for each in reversed(operations):
             makes = {*self._makes(each)}
@@ -131,7 +144,7 @@ class MainFunction:
 
 
 def _may_be_shape(value: ir.Value) -> bool:
-    """Return whether a value is a short tensor of integers or bools."""
+    """Return whether a value is an integer or bool tensor of at most 64 elements."""
     if (
         not isinstance(value.type, ir.RankedTensorType)
         or not value.type.has_static_shape

@@ -27,7 +27,7 @@ _OPEN = re.compile(r"tensor<[^>]*\?")  # a size that is not known
 def load(
     text: str, name: str, callbacks: Sequence[Callable[..., object]]
 ) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """Compile a StableHLO module; return its function of arrays.
+    """Compile a StableHLO module by XLA; return a function of arrays.
 
     Args:
         text: the module, in generic form; the sizes of its arguments are known.
@@ -48,12 +48,12 @@ def load(
             hint="give the function of JAX: aotc.from_jax(…, breaks='island')",
         )
     try:
-        executable, device = _compiled(_with_known_sizes(text), callbacks)
+        executable, device = _compile(_with_known_sizes(text), callbacks)
     except Exception as error:  # of XLA, in classes of its own
         raise_system_error(error)
         raise InputError(
             "framework-cannot-load",
-            f"JAX cannot compile an island of '{name}': {_said(error)[0]}",
+            f"JAX cannot compile an island of '{name}': {_error_lines(error)[0]}",
             hint="leave out this part of the model, or register what it calls with JAX",
         ) from error
 
@@ -69,14 +69,16 @@ def load(
             raise_system_error(error)
             raise InputError(
                 "framework-refused",
-                f"JAX cannot compute an island of '{name}': {_said(error)[-1]}",
+                f"JAX cannot compute an island of '{name}': {_error_lines(error)[-1]}",
             ) from error
 
     return run
 
 
 def _with_known_sizes(text: str) -> str | bytes:
-    """Refine the module's sizes to those that follow from its arguments."""
+    """Return the module's text or bytecode with dynamic sizes inferred from its
+    arguments.
+    """
     if not _OPEN.search(text):
         return text
     refine = require_jax("jax.extend.mlir").refine_polymorphic_shapes
@@ -89,10 +91,10 @@ def _with_known_sizes(text: str) -> str | bytes:
     return found
 
 
-def _compiled(
+def _compile(
     text: str | bytes, callbacks: Sequence[Callable[..., object]]
 ) -> tuple[LoadedExecutable, jax.Device]:
-    """The executable of a module, and its device.
+    """Compile a module by XLA; return the executable and its device.
 
     Note [which door of JAX]: `jax.extend.backend` is public and gives XLA's client,
     whose `compile_and_load` takes a text. `jax.export.Exported`, the documented way to
@@ -117,7 +119,8 @@ def _compiled(
 
 @cache
 def _prepare_lapack() -> None:
-    """Have JAX look up LAPACK's functions, which it does when it lowers a call of one.
+    """Lower a Cholesky factorization in JAX, which makes it register LAPACK's
+    functions.
 
     A module that calls them before ends the process.
     """
@@ -127,6 +130,6 @@ def _prepare_lapack() -> None:
     traced.lower(lowering_platforms=(PLATFORM,))
 
 
-def _said(error: Exception) -> list[str]:
-    """The lines of an error, at least one."""
+def _error_lines(error: Exception) -> list[str]:
+    """Return the lines of an error's message, or the name of its class."""
     return str(error).strip().splitlines() or [type(error).__name__]

@@ -59,7 +59,7 @@ def attribute(value: object, name: str) -> object:
 
 
 def library(function: object) -> str:
-    """Return the package in which a function or module is defined."""
+    """Return the top-level package in which a function or module is defined."""
     if isinstance(function, types.ModuleType):
         return function.__name__.partition(".")[0]
     bound = getattr(function, "__self__", None)
@@ -70,7 +70,7 @@ def library(function: object) -> str:
 
 
 def computes(function: object, node: ast.Call) -> bool:
-    """Return whether a call leaves its arguments unchanged."""
+    """Return whether a call of a known function leaves its arguments unchanged."""
     if function is UNKNOWN:
         return False
     name = str(getattr(function, "__name__", ""))
@@ -89,19 +89,21 @@ def computes(function: object, node: ast.Call) -> bool:
 
 
 def is_container(value: object) -> bool:
-    """Return whether a value's methods are those of Python's and NumPy's containers."""
+    """Return whether a value is a container, array or scalar of Python or NumPy."""
     return isinstance(value, _CONTAINERS)
 
 
 def is_immutable(value: object) -> bool:
-    """Return whether a value is immutable."""
+    """Return whether a value, and all elements of a tuple, are immutable."""
     if isinstance(value, (tuple, frozenset)):
         return all(map(is_immutable, value))
     return isinstance(value, _VALUES)
 
 
 def identities(values: Iterable[object]) -> set[int]:
-    """Return the ids of the mutable objects that values are or hold."""
+    """Return the ids of the mutable objects among values, and of those they refer
+    to.
+    """
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:
         each = left.pop()
@@ -115,7 +117,7 @@ def identities(values: Iterable[object]) -> set[int]:
 
 
 def _held(value: object) -> list[object]:
-    """Return the objects that an object holds."""
+    """Return the objects that an object directly refers to."""
     match value:
         case dict():
             return [*value.values()]

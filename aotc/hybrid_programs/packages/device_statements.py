@@ -28,7 +28,8 @@ _AVAILABLE = ("artifacts", "counting", "errors", "runtime", "streaming")
 def statements_for_device(
     module: ast.Module, function: HybridFunction, definition: ast.FunctionDef
 ) -> list[ast.stmt]:
-    """The statements of a module, with another definition of a hybrid function in it.
+    """Return a module's statements for a package, with `definition` for a hybrid
+    function's.
 
     Marks of islands are left out, and what is for a module that is run as a program. An
     import is a statement for each name, and names its package.
@@ -39,11 +40,11 @@ def statements_for_device(
     scope = function.function.__globals__
     maker = _Preparing(scope, _has_texts_for_annotations(module))
     found: list[ast.stmt] = []
-    for each in _executed(module.body):
+    for each in _without_main_blocks(module.body):
         if _is_same(each, function.definition):
             found.append(definition)
         elif not _is_alias(each, function, scope):
-            found += _parts(maker.visit(deepcopy(each)))
+            found += _split_import(maker.visit(deepcopy(each)))
     if definition not in found:
         raise InputError(
             "bad-hybrid",
@@ -53,16 +54,17 @@ def statements_for_device(
     return found
 
 
-def _executed(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements, without those that only a program runs."""
+def _without_main_blocks(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield a module's statements without blocks of `if __name__ == "__main__"`."""
     for each in body:
         if isinstance(each, ast.If) and _is_main(each.test):
-            yield from _executed(each.orelse)
+            yield from _without_main_blocks(each.orelse)
         else:
             yield each
 
 
 def _is_main(test: ast.expr) -> bool:
+    """Return whether a test is `__name__ == "__main__"`."""
     match test:
         case ast.Compare(left, [ast.Eq()], [right]):
             sides = {ast.unparse(left), ast.unparse(right)}
@@ -71,6 +73,7 @@ def _is_main(test: ast.expr) -> bool:
 
 
 def _is_same(node: ast.stmt, other: ast.FunctionDef) -> bool:
+    """Return whether a statement is a given function definition: by name and line."""
     if not isinstance(node, ast.FunctionDef):
         return False
     return (node.name, node.lineno) == (other.name, other.lineno)
@@ -86,8 +89,10 @@ def _is_alias(
     return False
 
 
-def _parts(node: ast.stmt) -> list[ast.stmt]:
-    """An import as one statement for each name; others as they are."""
+def _split_import(node: ast.stmt) -> list[ast.stmt]:
+    """Return an import split into one statement for each name; others as a list of
+    one.
+    """
     if not isinstance(node, (ast.Import, ast.ImportFrom)):
         return [node]
     found: list[ast.stmt] = []
@@ -101,6 +106,7 @@ def _parts(node: ast.stmt) -> list[ast.stmt]:
 
 
 def _has_texts_for_annotations(module: ast.Module) -> bool:
+    """Return whether a module imports `annotations` from `__future__`."""
     return any(
         isinstance(each, ast.ImportFrom)
         and each.module == "__future__"
@@ -110,7 +116,8 @@ def _has_texts_for_annotations(module: ast.Module) -> bool:
 
 
 class _Preparing(ast.NodeTransformer):
-    """Leaves out marks of islands, and annotations that nothing reads.
+    """A transformer that removes `island` decorators and unused annotations from
+    statements.
 
     Args:
         scope: what the names of the module stand for now.
@@ -121,6 +128,9 @@ class _Preparing(ast.NodeTransformer):
         self._scope, self._has_texts = scope, has_texts
 
     def visit_FunctionDef(self, node: _Definition) -> ast.AST:
+        """Remove `island` decorators and, where allowed, the annotations of a
+        definition.
+        """
         self.generic_visit(node)
         node.decorator_list = [x for x in node.decorator_list if not self._is_island(x)]
         if self._is_without_annotations(node):
@@ -133,8 +143,8 @@ class _Preparing(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _is_without_annotations(self, node: _Definition) -> bool:
-        """Return whether a definition can lose its annotations: unread, or unknown to
-        devices.
+        """Return whether to remove a definition's annotations: unread, or naming aotc's
+        classes.
         """
         if self._has_texts and not node.decorator_list:
             return True
@@ -145,14 +155,17 @@ class _Preparing(ast.NodeTransformer):
         return any(is_own(self._scope[name]) for name in names)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replace `island(function)` by `function`."""
         self.generic_visit(node)
         is_mark = self._is_island(node.func) and len(node.args) == 1
         return node.args[0] if is_mark else node
 
     def _is_island(self, node: ast.expr) -> bool:
+        """Return whether an expression refers to `aotc.island`."""
         return resolve(ast.unparse(node), self._scope) is island
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        """Make a relative import absolute."""
         package = self._scope.get("__package__")
         if node.level and isinstance(package, str) and package:
             relative = "." * node.level + (node.module or "")
@@ -164,8 +177,8 @@ class _Preparing(ast.NodeTransformer):
 
 
 def needs_compiler(node: ast.stmt, scope: Mapping[str, object]) -> bool:
-    """Return whether a statement, or a definition in it, needs parts of aotc that
-    devices lack.
+    """Return whether a statement, or a definition in it, uses aotc's compiler, absent
+    on devices.
 
     Args:
         node: the statement.
@@ -180,6 +193,7 @@ def needs_compiler(node: ast.stmt, scope: Mapping[str, object]) -> bool:
 
 
 def _imports_compiler(node: ast.AST) -> bool:
+    """Return whether a node imports modules of aotc that devices lack."""
     match node:
         case ast.Import(names):
             modules = [each.name for each in names]
@@ -198,16 +212,21 @@ def _imports_compiler(node: ast.AST) -> bool:
 
 
 def _is_of_aotc(module: str) -> bool:
+    """Return whether a module name is in the package `aotc`."""
     return module.partition(".")[0] == "aotc"
 
 
 def _is_available_module(name: str) -> bool:
+    """Return whether devices have a module: not aotc's, or of aotc's runtime
+    packages.
+    """
     if not _is_of_aotc(name) or name == "aotc":
         return True
     return name.split(".")[1] in _AVAILABLE
 
 
 def _is_available(value: object) -> bool:
+    """Return whether devices have the module that an object of aotc is from."""
     if isinstance(value, (types.ModuleType, str)):
         return _is_available_module(getattr(value, "__name__", "aotc"))
     module = getattr(value, "__module__", None) or type(value).__module__

@@ -55,7 +55,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass
 class CodeEffects:
-    """The possible effects of executing code.
+    """The possible effects of executing code on a module's names and objects.
 
     Args:
         stores: names of the module that get values in functions.
@@ -76,7 +76,7 @@ class CodeEffects:
     is_unknown: bool = False
 
     def add(self, other: CodeEffects) -> None:
-        """Merge the effects on the module of a call of a function."""
+        """Merge a called function's effects on the module into these."""
         self.stores |= other.stores
         self.changes |= other.changes
         self.given |= other.given
@@ -86,7 +86,7 @@ class CodeEffects:
 
 
 class ModuleEffects:
-    """The effects of a module's statements.
+    """The possible effects of each statement of a module, by static analysis.
 
     Args:
         body: its statements.
@@ -107,28 +107,32 @@ class ModuleEffects:
         self._of = {id(each): self._effects_of(each) for each in body}
 
     def of(self, node: ast.stmt) -> CodeEffects:
-        """The effects of executing one of the statements."""
+        """Return the effects of executing one of the module's statements."""
         return self._of[id(node)]
 
     def shares(self, name: str, others: set[str]) -> bool:
-        """Return whether a name refers to, or holds, objects that other names do."""
+        """Return whether a name may alias, or hold, an object of other names."""
         mine = closure({name}, self.aliases)
         return bool(mine & closure(others, self.aliases))
 
     def is_value(self, name: str) -> bool:
-        """Return whether a name refers to an immutable value."""
+        """Return whether a name is assigned once and refers to an immutable value."""
         value = self.scope.get(name, UNKNOWN)
         return name in self._stored_once and is_immutable(value)
 
     # ---- functions
 
     def _register(self, node: ast.AST, prefix: str) -> None:
-        """Note the functions that statements define; methods begin with a dot."""
+        """Record the functions that a statement defines, by name; methods begin with a
+        dot.
+        """
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.functions.setdefault(prefix + node.name, []).append(node)
                 inner = [x for x in ast.walk(node) if isinstance(x, Function)]
-                self.functions.setdefault(_inside(node.name), []).extend(inner[1:])
+                self.functions.setdefault(_key_of_nested(node.name), []).extend(
+                    inner[1:]
+                )
             case ast.ClassDef():
                 for each in node.body:
                     self._register(each, ".")
@@ -147,7 +151,9 @@ class ModuleEffects:
                     self._register(part, prefix)
 
     def summary(self, name: str) -> CodeEffects:
-        """The effects of calling a function of the module."""
+        """Return the effects of calling a function of the module, with those of its
+        callees.
+        """
         if name not in self._summaries:
             nodes = self.functions.get(name, [])
             self._summaries[name] = found = CodeEffects()
@@ -164,8 +170,8 @@ class ModuleEffects:
         return self._summaries[name]
 
     def _own_effects(self, node: Function) -> tuple[CodeEffects, set[str]]:
-        """Return the effects of a function's own statements, and the functions it
-        calls.
+        """Return the effects of a function's own statements, and the names of its
+        callees.
         """
         declared = {
             n for x in ast.walk(node) if isinstance(x, ast.Global) for n in x.names
@@ -187,12 +193,13 @@ class ModuleEffects:
         called = finder.called
         for each in getattr(node, "decorator_list", []):  # it is what they return
             names = {x.id for x in ast.walk(each) if isinstance(x, ast.Name)}
-            called |= {_inside(name) for name in names}
+            called |= {_key_of_nested(name) for name in names}
         return found, closure(called, finder.aliases) - local
 
     # ---- statements
 
     def _effects_of(self, node: ast.stmt) -> CodeEffects:
+        """Return the effects of a top-level statement; record aliases that it makes."""
         finder = _Finder(self, set())
         finder.is_top = True
         finder.visit(node)
@@ -206,7 +213,7 @@ class ModuleEffects:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects the effects of statements.
+    """A visitor that collects the effects, callees and aliases of statements.
 
     Args:
         owner: the module that they are of.
@@ -234,7 +241,7 @@ class _Finder(ast.NodeVisitor):
                 return UNKNOWN
 
     def sources(self, node: ast.AST | None) -> set[str]:
-        """The names whose objects an expression may return, or hold."""
+        """Return the names whose objects an expression may return, or hold."""
         match node:
             case None | ast.Constant() | ast.JoinedStr() | ast.Compare():
                 return set()
@@ -256,8 +263,9 @@ class _Finder(ast.NodeVisitor):
         return set().union(*map(self.sources, ast.iter_child_nodes(node)))
 
     def _sources_of_call(self, node: ast.Call) -> set[str]:
+        """Return the names whose objects the result of a call may be, or hold."""
         function = self.value(node.func)
-        given = set().union(*map(self.sources, _given(node)))
+        given = set().union(*map(self.sources, _arguments_of(node)))
         if isinstance(function, np.ufunc) or any(function is x for x in _SCALAR):
             return set()
         if isinstance(node.func, ast.Name) and node.func.id in self._owner.functions:
@@ -272,7 +280,7 @@ class _Finder(ast.NodeVisitor):
         return given
 
     def _read_by(self, function: str) -> set[str]:
-        """The names of the module that a function of it may return objects of."""
+        """Return the module's variables whose objects a function of it may return."""
         nodes = [y for x in self._owner.functions[function] for y in ast.walk(x)]
         names = {x.id for x in nodes if isinstance(x, ast.Name)}
         scope = self._owner.scope
@@ -286,8 +294,8 @@ class _Finder(ast.NodeVisitor):
     # ---- effects
 
     def _change(self, node: ast.AST, holds: Iterable[ast.AST] = ()) -> None:
-        """Note that the object of an expression may change, and the values it then
-        holds.
+        """Record that an expression's object may be mutated, and may then hold
+        `holds`.
         """
         found = self.sources(node)
         self.effects.changes |= found
@@ -297,7 +305,9 @@ class _Finder(ast.NodeVisitor):
             self._alias(name, held - {name})
 
     def _give(self, nodes: Sequence[ast.expr]) -> None:
-        """Note that an unknown function is given objects, which it may keep."""
+        """Record that an unknown function receives objects, which it may change and
+        keep.
+        """
         found = set().union(*map(self.sources, nodes))
         self.effects.given |= found
         for node in nodes:
@@ -306,6 +316,9 @@ class _Finder(ast.NodeVisitor):
             self._alias(name, found - {name})
 
     def _note_objects(self, node: ast.AST, found: list[object]) -> None:
+        """Append the mutable value of an expression, or of its known owner, to
+        `found`.
+        """
         known = self.value(node) if isinstance(node, ast.expr) else UNKNOWN
         if known is not UNKNOWN and not is_immutable(known):
             found.append(known)
@@ -313,11 +326,14 @@ class _Finder(ast.NodeVisitor):
             self._note_objects(node.value, found)
 
     def _alias(self, name: str, sources: set[str]) -> None:
+        """Record that a name may alias, or hold, objects of other names."""
         if sources:
             self.aliases.setdefault(name, set()).update(sources)
 
     def _store(self, target: ast.AST, value: ast.AST | None) -> None:
-        """Note the effects of assigning a value to a target."""
+        """Record the effects of assigning a value to a target: aliases and
+        mutations.
+        """
         match target:
             case ast.Name(name):
                 self._alias(name, self.sources(value) - {name})
@@ -330,6 +346,7 @@ class _Finder(ast.NodeVisitor):
                     self._store(each, value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
+        """Record an assignment's stores, and the effects of its expressions."""
         for target in node.targets:
             self._store(target, node.value)
         is_definition = isinstance(node.value, ast.Lambda) and self.is_top
@@ -337,50 +354,67 @@ class _Finder(ast.NodeVisitor):
             self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Record an annotated assignment's store, and the effects of its
+        expressions.
+        """
         if node.value is not None:
             self._store(node.target, node.value)
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Record `x += y` as a store and a mutation of the target."""
         self._store(node.target, node.value)
         self._change(node.target, [node.value])
         self.generic_visit(node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        """Record the store of `:=`, and the effects of its value."""
         self._store(node.target, node.value)
         self.generic_visit(node)
 
     def visit_Delete(self, node: ast.Delete) -> None:
+        """Record the mutations of owners whose items or attributes are deleted."""
         for each in node.targets:
             self._store(each, None)
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        """Record a loop's stores to its target, and that its iterator is advanced."""
         self._iterate(node.target, node.iter)
         self.generic_visit(node)
 
     visit_AsyncFor = visit_For
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
+        """Record a comprehension's stores to its target, and that its iterator is
+        advanced.
+        """
         self._iterate(node.target, node.iter)
         self.generic_visit(node)
 
     def _iterate(self, target: ast.expr, over: ast.expr) -> None:
+        """Record that a target is assigned elements of an iterable, which is
+        advanced.
+        """
         self._store(target, over)
         self._use_up([over])
 
     def _use_up(self, nodes: Iterable[ast.expr]) -> None:
-        """Note that iterators among expressions are advanced."""
+        """Record that iterators among expressions are advanced."""
         for each in nodes:
             if isinstance(self.value(each), Iterator):
                 self._change(each)
 
     def visit_withitem(self, node: ast.withitem) -> None:
+        """Record that a context manager may change and is assigned to its `as`
+        target.
+        """
         self._change(node.context_expr)
         if node.optional_vars is not None:
             self._store(node.optional_vars, node.context_expr)
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        """Record unknown effects for an access to `sys.modules`."""
         if self.value(node) is sys.modules:  # the module itself may be in it
             self.effects.is_unknown = True
         self.generic_visit(node)
@@ -388,6 +422,9 @@ class _Finder(ast.NodeVisitor):
     # ---- definitions
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Record the effects of a definition: of its decorators, defaults and nested
+        body.
+        """
         self._decorate(node)
         defaults = [*node.args.defaults, *(x for x in node.args.kw_defaults if x)]
         for each in defaults:
@@ -400,6 +437,9 @@ class _Finder(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Record the effects of a class statement: of its decorators, bases and
+        body.
+        """
         self._decorate(node)
         self.called |= {".__init_subclass__", ".__set_name__"}
         made = self._owner.scope.get(node.name)
@@ -413,6 +453,7 @@ class _Finder(ast.NodeVisitor):
     def _decorate(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ) -> None:
+        """Record the effects of calling a definition's decorators with it."""
         for each in node.decorator_list:
             call = ast.Call(each, [ast.Name(node.name, ast.Load())], [])
             self.visit(ast.copy_location(call, node))
@@ -420,11 +461,12 @@ class _Finder(ast.NodeVisitor):
     # ---- calls
 
     def visit_Call(self, node: ast.Call) -> None:
+        """Record the effects of a call by what is known of the called function."""
         self.generic_visit(node)
         function, name = self.value(node.func), getattr(node.func, "id", "")
         if name == REGIONS or (function is not UNKNOWN and is_own(function)):
             return
-        given = _given(node)
+        given = _arguments_of(node)
         self.called |= {x.id for x in given if isinstance(x, ast.Name)}
         self._use_up(given)
         if name in _UNKNOWN_EFFECTS or (name == "vars" and not given):
@@ -437,10 +479,10 @@ class _Finder(ast.NodeVisitor):
             self._call_unknown(node, function)
 
     def _call_own(self, node: ast.Call, name: str, skipped: int) -> None:
-        """Note a call of a function, class or method of the module."""
+        """Record a call of a function, class or method that the module defines."""
         self.called.add(name)
         summary = self._owner.summary(name)
-        held = set().union(*map(self.sources, _given(node)))
+        held = set().union(*map(self.sources, _arguments_of(node)))
         for kept in summary.changes | summary.stores:  # they may hold it now
             self._alias(kept, held - {kept})
         changed = summary.parameters
@@ -450,14 +492,17 @@ class _Finder(ast.NodeVisitor):
             for position, each in enumerate(node.args):
                 known = position < len(names) and not isinstance(each, ast.Starred)
                 if not known or names[position] in changed:
-                    self._change(each, _given(node))
+                    self._change(each, _arguments_of(node))
             for keyword in node.keywords:
                 if keyword.arg is None or keyword.arg in changed:
-                    self._change(keyword.value, _given(node))
+                    self._change(keyword.value, _arguments_of(node))
 
     def _call_attribute(
         self, node: ast.Call, target: ast.Attribute, function: object
     ) -> None:
+        """Record a call of `a.b(…)`: of a module's function or of an object's
+        method.
+        """
         receiver = self.value(target.value)
         if isinstance(receiver, (types.ModuleType, type)):
             if not computes(function, node):
@@ -467,15 +512,17 @@ class _Finder(ast.NodeVisitor):
         is_known = is_container(receiver) or receiver is UNKNOWN
         if target.attr in _READING and is_known and method not in self._owner.functions:
             return
-        self._change(target.value, _given(node))
+        self._change(target.value, _arguments_of(node))
         if method in self._owner.functions:
             self._call_own(node, method, 1)
         elif not is_container(receiver):
-            self._give(_given(node))
+            self._give(_arguments_of(node))
 
     def _call_unknown(self, node: ast.Call, function: object) -> None:
-        """Note a call of a function that may change its arguments, and its owner."""
-        given = _given(node)
+        """Record a call of a function that may change its arguments and its
+        `__self__`.
+        """
+        given = _arguments_of(node)
         if function is UNKNOWN:
             self._give([node.func])
             self.called |= self.sources(node.func)
@@ -487,7 +534,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(function, functools.partial):
             self.called.add(getattr(function.func, "__name__", ""))
         if isinstance(function, types.FunctionType):  # one that another has made
-            self.called.add(_inside(function.__qualname__.partition(".")[0]))
+            self.called.add(_key_of_nested(function.__qualname__.partition(".")[0]))
         elif not isinstance(function, (type, types.BuiltinFunctionType, np.ufunc)):
             self.called.add(".__call__")
             self._change(node.func)
@@ -500,17 +547,20 @@ class _Finder(ast.NodeVisitor):
 # ---- functions and names
 
 
-def _inside(name: str) -> str:
-    """Return the name that stands for the functions that a function makes."""
+def _key_of_nested(name: str) -> str:
+    """Return the key for the functions that a function defines inside:
+    `name.<locals>`.
+    """
     return f"{name}.<locals>"
 
 
-def _given(node: ast.Call) -> list[ast.expr]:
+def _arguments_of(node: ast.Call) -> list[ast.expr]:
+    """Return the argument expressions of a call."""
     return [*node.args, *(each.value for each in node.keywords)]
 
 
 def parameters(node: Function) -> list[str]:
-    """The names of a function's parameters, in the order of calls."""
+    """Return the names of a function's parameters, in the order of calls."""
     found = node.args
     rest = [each for each in (found.vararg, found.kwarg) if each]
     named = [*found.posonlyargs, *found.args, *found.kwonlyargs, *rest]
@@ -518,6 +568,7 @@ def parameters(node: Function) -> list[str]:
 
 
 def _stored_in(node: ast.AST) -> set[str]:
+    """Return the names that a node binds anywhere in it."""
     found = set[str]()
     for each in ast.walk(node):
         match each:
@@ -535,12 +586,14 @@ def _stored_in(node: ast.AST) -> set[str]:
 
 
 def _locals_of(node: Function) -> set[str]:
+    """Return the names that a function, or one nested in it, binds."""
     inner = {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
     body = node.body if isinstance(node.body, list) else [node.body]
     return inner.union(*map(_stored_in, body))
 
 
 def _names_stored_once(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that only one statement of a module assigns."""
     once, more = set[str](), set[str]()
     for each in body:
         declared = (x.names for x in ast.walk(each) if isinstance(x, ast.Global))
@@ -552,7 +605,7 @@ def _names_stored_once(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def closure(names: Iterable[str], aliases: Mapping[str, set[str]]) -> set[str]:
-    """Return names, and those from which they got values."""
+    """Return names with all they may alias: the transitive closure under `aliases`."""
     found, left = set[str](), [*names]
     while left:
         name = left.pop()

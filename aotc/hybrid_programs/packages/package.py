@@ -60,7 +60,8 @@ Loading checks the signature of the bundle, not this file, which Python executes
 
 
 class RegionCode(NamedTuple):
-    """A region for calls of one form.
+    """An entry that computes a region for one call signature, and its row in the
+    manifest.
 
     Args:
         entry: that computes it.
@@ -115,6 +116,7 @@ def export_package(
 
 
 def _require_name(name: str) -> None:
+    """Refuse a package name that is no ASCII identifier or is a keyword."""
     if not name.isidentifier() or not name.isascii() or iskeyword(name):
         raise InputError(
             "bad-option",
@@ -125,7 +127,7 @@ def _require_name(name: str) -> None:
 def _findings(
     function: HybridFunction, codes: Sequence[RegionCode], text: str
 ) -> JsonObject:
-    """Return the manifest's section on the hybrid function."""
+    """Return the manifest's section on the hybrid function: boundaries and regions."""
     boundaries = [each.to_json() for each in function.boundaries]
     return {
         "hybrid": {
@@ -139,6 +141,7 @@ def _findings(
 
 
 def _file_of(function: HybridFunction) -> str:
+    """Return the path of the source file of a hybrid function."""
     return function.function.__code__.co_filename
 
 
@@ -146,10 +149,10 @@ def _file_of(function: HybridFunction) -> str:
 
 
 def _codes(function: HybridFunction) -> list[RegionCode]:
-    """Return the entries of all regions, and the manifest's row of each."""
+    """Return an entry and a manifest row for each region and call signature so far."""
     found = []
     for region in function.workshop.regions:
-        place = _place(function, region)
+        place = _location_of(function, region)
         entries = region.jit.entries()
         if not entries:
             raise InputError(
@@ -166,12 +169,13 @@ def _codes(function: HybridFunction) -> list[RegionCode]:
     return found
 
 
-def _place(function: HybridFunction, region: StatementRegion) -> str:
+def _location_of(function: HybridFunction, region: StatementRegion) -> str:
+    """Return `file:line` of a region's first statement."""
     return f"{Path(_file_of(function)).name}:{region.body[0].lineno}"
 
 
 def _inputs(region: StatementRegion, call: CallSignature) -> JsonObject:
-    """Encode the input forms that code is made for, as manifests spell them."""
+    """Return a region's input structures and leaf types as JSON for the manifest."""
     form = dict(call.static)[STATIC].value
     assert isinstance(form, ValueForm)
     leaves, found = iter(form.leaves), dict[str, object]()
@@ -193,7 +197,7 @@ def _inputs(region: StatementRegion, call: CallSignature) -> JsonObject:
 def _require_text_keys(
     region: StatementRegion, name: str, structure: Structure
 ) -> None:
-    """Refuse dicts that manifests cannot spell."""
+    """Refuse dicts with keys that are no strings, which JSON cannot have."""
     if structure.kind == "dict" and not all(isinstance(x, str) for x in structure.keys):
         raise InputError(
             "bad-hybrid",
@@ -205,6 +209,9 @@ def _require_text_keys(
 
 
 def _token(region: StatementRegion, name: str, value: object) -> str:
+    """Return a static value as text for the manifest; refuse other than plain
+    values.
+    """
     if type(value) not in _PLAIN or not isinstance(value, _PLAIN):
         raise InputError(
             "bad-hybrid",
@@ -220,7 +227,7 @@ def _token(region: StatementRegion, name: str, value: object) -> str:
 
 @dataclass
 class _Package:
-    """The Python of a package.
+    """The generated Python source of a package, and facts for checking it.
 
     Args:
         text: its source.
@@ -234,8 +241,11 @@ class _Package:
 
 
 def _package_of(function: HybridFunction, bundle: str) -> _Package:
+    """Return the Python source of a package that computes a hybrid function by a
+    bundle.
+    """
     body = _Expanding(function.workshop.runs).expanded(function.rewritten_body)
-    _require_edge(function, body)
+    _require_weights_unread(function, body)
     file = _file_of(function)
     scope = function.function.__globals__
     definition = _definition(function, body)
@@ -270,7 +280,9 @@ def _package_of(function: HybridFunction, bundle: str) -> _Package:
 
 
 def _definition(function: HybridFunction, body: list[ast.stmt]) -> ast.FunctionDef:
-    """The function with another body, of the parameters that calls give."""
+    """Return a hybrid function's definition with another body, without Weights as
+    parameters.
+    """
     if "." in function.function.__qualname__:
         raise InputError(
             "bad-hybrid",
@@ -313,8 +325,8 @@ def _without_stored(all_of: ast.arguments, stored: set[str]) -> ast.arguments:
     return found
 
 
-def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
-    """Refuse Python that reads Weights, which are in the bundle."""
+def _require_weights_unread(function: HybridFunction, body: list[ast.stmt]) -> None:
+    """Refuse a function whose Python parts read Weights, which are in the bundle."""
     used = reads(*body) & function.workshop.sources.keys()
     if used:
         raise InputError(
@@ -326,7 +338,7 @@ def _require_edge(function: HybridFunction, body: list[ast.stmt]) -> None:
 
 
 def _require_free_names(function: HybridFunction, found: ProgramSlice) -> None:
-    """Refuse names that stand for something else in a package."""
+    """Refuse statements that assign the package's own names, `load` and `_aotc`."""
     for each in found.statements:
         if used := stores(each) & {"load", "_aotc"}:
             raise InputError(
@@ -343,7 +355,8 @@ def _require_free_names(function: HybridFunction, found: ProgramSlice) -> None:
 def _require_same_values(
     function: HybridFunction, package: _Package, path: Path
 ) -> None:
-    """Refuse a package whose module has other values than the user's has now.
+    """Import the package in a new process; refuse it if values differ from the module's
+    now.
 
     A new process imports it: this one executes nothing twice.
     """
@@ -379,7 +392,8 @@ def _require_same_values(
 
 
 class _Expanding(ast.NodeTransformer):
-    """Replaces calls of runs by the pieces of the runs.
+    """A transformer that replaces calls of a `Run` by its Python and calls of the
+    bundle.
 
     Args:
         runs: by their numbers.
@@ -389,7 +403,9 @@ class _Expanding(ast.NodeTransformer):
         self._runs = runs
 
     def expanded(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """Return statements in which regions are calls of the bundle."""
+        """Return statements in which calls of runs are their Python and calls of the
+        bundle.
+        """
         found: list[ast.stmt] = []
         for each in body:
             made = self.visit(deepcopy(each))
@@ -397,14 +413,17 @@ class _Expanding(ast.NodeTransformer):
         return found
 
     def visit_Expr(self, node: ast.Expr) -> list[ast.stmt] | ast.stmt:
+        """Expand a call of a run; remove a statement that only counts calls."""
         if "_aotc_python" in reads(node):  # it only counts
             return []
         return self._pieces(node.value) or node
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt] | ast.stmt:
+        """Expand a call of a run whose outputs are assigned."""
         return self._pieces(node.value) or node
 
     def _pieces(self, value: ast.expr) -> list[ast.stmt]:
+        """Return the statements of a run that an expression calls; empty for others."""
         match value:
             case ast.Call(
                 func=ast.Subscript(
@@ -417,6 +436,7 @@ class _Expanding(ast.NodeTransformer):
                 return []
 
     def _piece(self, piece: StatementRegion | Island) -> list[ast.stmt]:
+        """Return the statements that compute an island or a region in the package."""
         if not isinstance(piece, StatementRegion):
             return self.expanded(piece.inside)
         if piece.is_python:

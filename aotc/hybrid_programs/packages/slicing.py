@@ -29,7 +29,7 @@ _OF_MODULES = {*dir(builtins), "__name__", "__doc__", "__package__", "__spec__"}
 
 
 class ProgramSlice:
-    """Statements of a module that give names their values, in order.
+    """The statements of a module that the names of some statements depend on.
 
     Args:
         body: the module's statements.
@@ -64,11 +64,12 @@ class ProgramSlice:
 
     @property
     def statements(self) -> list[ast.stmt]:
-        """The statements, in the order of the module."""
+        """The statements of the slice, in the order of the module."""
         return [each for each in self._body if id(each) in self._taken]
 
     def compared(self, function: str) -> list[str]:
-        """The names whose values a module of the slice must have in common.
+        """Return the names whose values a module of the slice must share with the
+        original.
 
         Not those that calls change, and of modules the values that are read.
 
@@ -87,6 +88,7 @@ class ProgramSlice:
         return [*names, *self._values_of_modules(reached)]
 
     def _values_of_modules(self, changed: set[int]) -> list[str]:
+        """Return the dotted names of other modules' data that the slice reads."""
         found = set[str]()
         for dotted in chains(self.statements):
             owner = resolve(dotted.rpartition(".")[0], self._scope)
@@ -100,11 +102,15 @@ class ProgramSlice:
     # ---- taking
 
     def _next(self) -> list[ast.stmt]:
+        """Return the statements that what is in the slice depends on directly."""
         left = [each for each in self._body if id(each) not in self._taken]
         used = self._used_objects()
-        return [each for each in left if self._is_for(each, used)]
+        return [each for each in left if self._is_needed(each, used)]
 
-    def _is_for(self, node: ast.stmt, used: set[int]) -> bool:
+    def _is_needed(self, node: ast.stmt, used: set[int]) -> bool:
+        """Return whether a statement defines a needed name, or may change its
+        object.
+        """
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             return True
         if self._provided[id(node)] & self.needed:
@@ -114,7 +120,7 @@ class ProgramSlice:
         return self._changes(node, used)
 
     def _changes(self, node: ast.stmt, used: set[int]) -> bool:
-        """Return whether a statement may change something that is needed."""
+        """Return whether a statement may change an object that the slice needs."""
         found = self.effects.of(node)
         if found.is_unknown or self._is_setting(node):
             return True
@@ -122,7 +128,7 @@ class ProgramSlice:
         return bool(self._changed_names(found) or identities(objects) & used)
 
     def _changed_names(self, found: CodeEffects) -> set[str]:
-        """The needed names whose objects may be changed."""
+        """Return the needed names whose objects the effects may change."""
         changed = found.changes | found.given
         if not changed:
             return set()
@@ -133,15 +139,17 @@ class ProgramSlice:
         }
 
     def _used_objects(self) -> set[int]:
-        """The objects that the slice reads, as far as they are known."""
+        """Return the ids of the objects that the slice reads, as far as they are
+        known.
+        """
         values = [self._scope[name] for name in self.needed & self._scope.keys()]
         taken = self.statements
         values += [resolve(dotted, self._scope) for dotted in chains(taken)]
         return identities(each for each in values if each is not UNKNOWN)
 
     def _is_setting(self, node: ast.stmt) -> bool:
-        """Return whether a statement calls a function of a needed library for its
-        effect.
+        """Return whether a statement is a bare call into a library that the slice
+        uses.
         """
         match node:
             case ast.Expr(ast.Call(func=function)):
@@ -153,6 +161,9 @@ class ProgramSlice:
         return False
 
     def _libraries(self) -> set[str]:
+        """Return the packages whose modules or functions the slice refers to by
+        name.
+        """
         values = (self._scope[name] for name in self.needed & self._scope.keys())
         return {
             library(each)
@@ -161,7 +172,7 @@ class ProgramSlice:
         } - {str(self._scope.get("__name__")).partition(".")[0]}
 
     def _provided_by(self, node: ast.stmt) -> set[str]:
-        """The names of the module that a statement gives values."""
+        """Return the module's names that a statement assigns."""
         found = stores(node) | self.effects.of(node).stores
         if "*" in found:
             assert isinstance(node, ast.ImportFrom)
@@ -171,11 +182,13 @@ class ProgramSlice:
         return found
 
     def _reads(self, nodes: Iterable[ast.stmt]) -> set[str]:
+        """Return the module's names that statements read."""
         return set().union(*map(global_reads, nodes)) - {REGIONS}
 
     # ---- refusing
 
     def _refuse(self, node: ast.stmt) -> None:
+        """Raise the error for a needed statement that uses aotc's compiler."""
         found = self.effects.of(node)
         used = (self._provided[id(node)] & self.needed) or self._changed_names(found)
         of = f"'{min(used)}', which" if used else "what"
@@ -190,7 +203,7 @@ class ProgramSlice:
         )
 
     def _require_provided(self) -> None:
-        """Refuse names that no statement gives a value."""
+        """Refuse needed names that no statement of the slice assigns."""
         taken = self.statements
         provided = set().union(*(self._provided[id(each)] for each in taken))
         is_unknown = any(self.effects.of(each).is_unknown for each in taken)
@@ -233,11 +246,13 @@ def global_reads(node: ast.stmt) -> set[str]:
 
 
 def _without_star(node: ast.stmt) -> ast.stmt:
+    """Return `pass` for `from … import *`; other statements unchanged."""
     is_star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
     return ast.Pass() if is_star else node
 
 
 def _reads_of(table: symtable.SymbolTable, is_top: bool) -> set[str]:
+    """Return the global names that a symbol table and its children refer to."""
     found = {
         each.get_name()
         for each in table.get_symbols()
@@ -252,12 +267,13 @@ def _names_in_texts(node: ast.stmt) -> set[str]:
     for each in ast.walk(node):
         match each:
             case ast.AnnAssign(annotation=ast.Constant(value=str(text))):
-                names = (x.id for x in _parsed(text) if isinstance(x, ast.Name))
+                names = (x.id for x in _nodes_of_text(text) if isinstance(x, ast.Name))
                 found |= {*names}
     return found
 
 
-def _parsed(text: str) -> Iterator[ast.AST]:
+def _nodes_of_text(text: str) -> Iterator[ast.AST]:
+    """Yield the nodes of a text as an expression; none if it cannot be parsed."""
     try:
         return ast.walk(ast.parse(text, mode="eval"))
     except SyntaxError:
@@ -275,13 +291,16 @@ def chains(nodes: Iterable[ast.stmt]) -> set[str]:
 
 
 def _is_dotted(node: ast.expr) -> bool:
+    """Return whether an expression is a name followed by attributes only."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def resolve(dotted: str, scope: Mapping[str, object]) -> object:
-    """Return the value of a dotted name; UNKNOWN if finding it would run code."""
+    """Return the value of a dotted name in a scope; UNKNOWN if finding it would run
+    code.
+    """
     first, *rest = dotted.split(".")
     value: object = scope.get(first, getattr(builtins, first, UNKNOWN))
     for name in rest:

@@ -36,7 +36,8 @@ _LONGEST = 600.0  # seconds of an import
 
 
 def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """A digest of the value of each dotted name; None where it has none, or is missing.
+    """Return a content digest of each dotted name's value, or "missing"; None if not
+    comparable.
 
     Args:
         scope: the names of a module, and what they stand for.
@@ -47,6 +48,9 @@ def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str 
 
 
 def _digest(scope: Mapping[str, object], dotted: str, module: str) -> str | None:
+    """Return a content digest of a dotted name's value, or "missing"; None if not
+    comparable.
+    """
     first, *rest = dotted.split(".")
     if first not in scope:
         return "missing"
@@ -61,7 +65,7 @@ def _digest(scope: Mapping[str, object], dotted: str, module: str) -> str | None
 
 
 class _ValueDigest(ContentDigest):
-    """A digest that differs if a module is another one.
+    """A content digest for comparing values of a module between two imports.
 
     Objects that cannot be compared count as equal.
 
@@ -75,6 +79,7 @@ class _ValueDigest(ContentDigest):
         self.unknown: set[int] = set()  # identities of what cannot be compared
 
     def value(self, value: object) -> None:
+        """Add a value to the digest: an enum by its name, a scalar by its text."""
         if isinstance(value, enum.Enum):
             self.note(type(value).__qualname__, value.name)
         elif isinstance(value, _WRITTEN):
@@ -83,6 +88,7 @@ class _ValueDigest(ContentDigest):
             super().value(value)
 
     def other(self, value: object) -> None:
+        """Add an array, mapping, function, class or other object to the digest."""
         match value:
             case np.ndarray():
                 self._array(value)
@@ -98,26 +104,28 @@ class _ValueDigest(ContentDigest):
                 self.note("module", value.__name__)
             case type():
                 inner = vars(value) if value.__module__ == self._module else {}
-                self._named(f"class {value.__qualname__}", _own(inner))
+                self._named(f"class {value.__qualname__}", _without_special(inner))
             case _:
                 self._object(value)
 
     def _named(self, name: str, *parts: object) -> None:
+        """Add a name and some values to the digest."""
         self.note(name)
         for each in parts:
             self.value(each)
 
     def _object(self, value: object) -> None:
+        """Add an object by its contents, or record it as not comparable."""
         if parts_of(value) is not None:
             self.container(value)
         elif type(value).__module__ == self._module and hasattr(value, "__dict__"):
-            self._named(type(value).__qualname__, _own(vars(value)))
+            self._named(type(value).__qualname__, _without_special(vars(value)))
         elif not self._is_array(value):
             self.note("unknown")
             self.unknown.add(id(value))
 
     def _is_array(self, value: object) -> bool:
-        """Take in an array of another library; return whether it is one."""
+        """Add an array of another library to the digest; return whether it is one."""
         try:
             found = np.asarray(value) if hasattr(value, "__array__") else None
         except Exception:  # on a device, say
@@ -127,21 +135,23 @@ class _ValueDigest(ContentDigest):
         return found is not None
 
     def _array(self, value: np.ndarray) -> None:
+        """Add an array's dtype, shape and elements to the digest."""
         if value.dtype.hasobject:
             self._named(f"array {value.shape}", value.tolist())
         else:
             self.array(value)
 
     def _function(self, value: types.FunctionType) -> None:
-        attributes = _own(vars(value))
+        """Add a function's name, defaults and attributes to the digest."""
+        attributes = _without_special(vars(value))
         is_island = attributes.pop("aotc_is_island", False)  # packages do without
         inner = vars(value)["__wrapped__"] if is_island else value
         defaults = [getattr(inner, n, None) for n in ("__defaults__", "__kwdefaults__")]
         self._named(f"function {value.__qualname__}", *defaults, attributes)
 
 
-def _own(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Return attributes, without those that Python makes."""
+def _without_special(attributes: Mapping[str, object]) -> dict[str, object]:
+    """Return attributes without the special ones that Python makes."""
     found = {n: x for n, x in attributes.items() if not n.startswith("__")}
     return {n: x for n, x in found.items() if not n.startswith("_abc")}
 
@@ -150,7 +160,7 @@ def _own(attributes: Mapping[str, object]) -> dict[str, object]:
 
 
 def fresh_values(folder: Path, name: str, names: Iterable[str]) -> JsonObject:
-    """The digests in a new process that imports a package.
+    """Import a package in a new process; return digests of its values, or the error.
 
     Returns:
         `digests`, and in `compiler` what has been imported of aotc's compiler; or
@@ -169,6 +179,7 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> JsonObject:
 
 
 def _answer(asked: JsonObject) -> JsonObject:
+    """Import a package in this process; return digests of its values, or the error."""
     sys.path[:] = asked["path"]
     try:
         package = importlib.import_module(asked["name"])
@@ -180,7 +191,9 @@ def _answer(asked: JsonObject) -> JsonObject:
 
 
 def _main() -> None:
-    """Answer on standard output, where the package writes nothing."""
+    """Read a request from standard input; write the answer as JSON to standard
+    output.
+    """
     asked = json.load(sys.stdin)
     sys.argv = [""]
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:

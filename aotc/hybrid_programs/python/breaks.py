@@ -27,7 +27,8 @@ R = TypeVar("R")
 
 
 class Break(BaseException):
-    """Tracing of a region ends before an operation that is Python's.
+    """Raised while a region is traced, before an operation that only Python can
+    compute.
 
     It is no Exception, so that code which handles those lets it pass.
 
@@ -42,7 +43,7 @@ class Break(BaseException):
 
 @dataclass(frozen=True)
 class OuterValue:
-    """A value outside that a traced function has read; code is made for its value.
+    """A variable or attribute that a traced function has read, with its value then.
 
     Args:
         look: gives the value of now.
@@ -55,7 +56,9 @@ class OuterValue:
     key: Hashable
 
     def has_changed(self) -> bool:
-        """Return whether the value differs from the one that code was made for."""
+        """Return whether the current value differs from the one that code was compiled
+        for.
+        """
         try:
             return bool(content_key(self.look()) != self.key)
         except Exception:  # whoever reads it now will be told
@@ -64,7 +67,7 @@ class OuterValue:
 
 @dataclass
 class Inside:
-    """A region that is being traced.
+    """The state of the region that is being traced: its objects, iterators and reads.
 
     Args:
         given: identities of objects that were there before it.
@@ -85,7 +88,7 @@ class Inside:
     def note_reading(
         self, what: tuple[object, str], look: Callable[[], object], value: object
     ) -> None:
-        """Note a value that a function has read.
+        """Record the value of a variable or attribute that a traced function has read.
 
         Args:
             what: an object or its identity, and the name of an attribute or variable.
@@ -102,7 +105,9 @@ class Inside:
 
     @contextmanager
     def function(self) -> Iterator[None]:
-        """Mark a call of a user's function within this block."""
+        """Count the nesting depth of calls of user functions within the `with`
+        block.
+        """
         self.depth += 1
         try:
             yield
@@ -114,7 +119,7 @@ inside_region: ContextVar[Inside | None] = ContextVar("aotc_hybrid", default=Non
 
 
 def island(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function that Python computes: it is never traced.
+    """Mark a function as one that Python computes: calls of it are never traced.
 
     For functions of arrays with effects that tracing cannot see (in other languages, in
     libraries). Arrays that compiled code has computed are given to it as NumPy's.
@@ -146,7 +151,9 @@ def island(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_data(value: object) -> bool:
-    """Return whether a value is neither a module, nor callable, nor aotc's."""
+    """Return whether a value is neither a module, nor callable, nor an object of
+    aotc.
+    """
     if isinstance(value, (np.ndarray, np.generic)):
         return True
     if isinstance(value, types.ModuleType) or callable(value):
@@ -155,7 +162,7 @@ def is_data(value: object) -> bool:
 
 
 def is_own(thing: object) -> bool:
-    """Return whether a function, a module or an object is aotc's."""
+    """Return whether a function, a module or an object belongs to aotc."""
     if isinstance(getattr(thing, "__self__", None), Array):
         return True
     if isinstance(thing, types.ModuleType):
@@ -166,7 +173,7 @@ def is_own(thing: object) -> bool:
 
 
 def identities(values: Mapping[str, object]) -> set[int]:
-    """Return the ids of mutable objects in values."""
+    """Return the ids of the mutable objects among values and their elements."""
     found, left = set[int](), [*values.values()]
     while left:
         each = left.pop()

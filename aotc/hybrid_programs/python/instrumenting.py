@@ -52,7 +52,9 @@ _REFUSED = (
 
 
 def _call(function: Any, /, *args: object, **kwargs: object) -> object:
-    """Call a function, if a region may."""
+    """Call a function from instrumented code; raise `Break` if a region may not call
+    it.
+    """
     found = inside_region.get()
     if found is None:
         return function(*args, **kwargs)
@@ -67,12 +69,12 @@ def _call(function: Any, /, *args: object, **kwargs: object) -> object:
     plain, first = _python_function(function)
     if plain is None:
         return _call_other(found, function, args, kwargs)
-    if _asks(plain):  # made in the region
+    if _is_instrumented(plain):  # made in the region
         return plain(*first, *args, **kwargs)
     callee = _instrumented(plain, plain.__code__)
     callee.__defaults__ = plain.__defaults__
     callee.__kwdefaults__ = plain.__kwdefaults__
-    _note_readings(found, plain)
+    _record_reads(found, plain)
     with found.function():
         return callee(*first, *args, **kwargs)
 
@@ -83,9 +85,11 @@ def _call_other(
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """Call a function of aotc's or of Python's, which may call some of the user's."""
-    args = [*map(_asking_function, args)]
-    kwargs = {name: _asking_function(each) for name, each in kwargs.items()}
+    """Call a function that is not traced into; instrument user functions among its
+    arguments.
+    """
+    args = [*map(_instrumented_callable, args)]
+    kwargs = {name: _instrumented_callable(each) for name, each in kwargs.items()}
     result = function(*args, **kwargs)
     makes_iterator = is_one_of(function, ITERATING) and is_iterator(result)
     if makes_iterator or (is_own(function) and callable(result)):
@@ -93,8 +97,8 @@ def _call_other(
     return result
 
 
-def _asking_function(value: object) -> object:
-    """Instrument a function of the user to ask first; return others as they are."""
+def _instrumented_callable(value: object) -> object:
+    """Wrap a user's callable so that calls of it are instrumented; others unchanged."""
     kinds = (types.FunctionType, types.MethodType, functools.partial)
     called = inspect.getattr_static(type(value), "__call__", None)
     is_object = isinstance(called, types.FunctionType) and not isinstance(value, type)
@@ -103,16 +107,17 @@ def _asking_function(value: object) -> object:
         return value
 
     @functools.wraps(value, updated=())
-    def asking(*args: object, **kwargs: object) -> object:
+    def instrumented(*args: object, **kwargs: object) -> object:
         return _call(value, *args, **kwargs)
 
-    return asking
+    return instrumented
 
 
 def _python_function(
     function: object,
 ) -> tuple[types.FunctionType | None, list[object]]:
-    """The function of the user's Python that is called, and its `self`.
+    """Return the Python function that a call executes, and its `self`; None if not the
+    user's.
 
     Raises:
         Break: it is an object whose Python is not at hand.
@@ -137,8 +142,8 @@ def _python_function(
     raise Break(f"the source of {name_of(function)} does not tell what it does")
 
 
-def _asks(function: types.FunctionType) -> bool:
-    """Return whether a function is part of instrumented code."""
+def _is_instrumented(function: types.FunctionType) -> bool:
+    """Return whether a function is instrumented already."""
     return not TOOLS.keys().isdisjoint(function.__code__.co_freevars)
 
 
@@ -146,7 +151,7 @@ def _asks(function: types.FunctionType) -> bool:
 def _instrumented(
     function: types.FunctionType, code: types.CodeType
 ) -> types.FunctionType:
-    """Copy a function with statements that ask before each effect.
+    """Return a copy of a function, instrumented to check each effect before it happens.
 
     Args:
         function: of the user.
@@ -158,19 +163,20 @@ def _instrumented(
     node = definition_of(function)
     if node is None or any(isinstance(part, _REFUSED) for part in ast.walk(node)):
         raise Break(f"the source of {function.__name__} does not tell what it does")
-    body = [part for each in _body_of(node) for part in asking(each)]
+    body = [part for each in _body_of(node) for part in instrument_statement(each)]
     name = "lambda_" if isinstance(node, ast.Lambda) else node.name
     return compile_function(function, name, node.args, body, TOOLS)
 
 
 def _body_of(node: Definition) -> list[ast.stmt]:
+    """Return a definition's statements; for a lambda, a return of its expression."""
     if isinstance(node, ast.Lambda):
         return [ast.copy_location(ast.Return(node.body), node.body)]
     return node.body
 
 
-def _note_readings(found: Inside, function: types.FunctionType) -> None:
-    """Note the values that a function reads of its module and closure.
+def _record_reads(found: Inside, function: types.FunctionType) -> None:
+    """Record the globals, closure variables and defaults that a called function reads.
 
     Its default values are objects that were there before.
     """
@@ -193,20 +199,22 @@ def _note_readings(found: Inside, function: types.FunctionType) -> None:
     found.given |= identities(given)
 
 
-def _changed(owner: Value) -> Value:
-    """Return an object of which a part is assigned, if a region may do that."""
+def _checked_for_change(owner: Value) -> Value:
+    """Return the object whose item is assigned; raise `Break` if a region may not
+    change it.
+    """
     refuse_change(owner, "an assignment")
     return owner
 
 
 def _is(one: object, other: object) -> bool:
-    """Return whether `one is other`; refuse a question that a region cannot answer."""
+    """Return `one is other`; raise `Break` where copies would answer differently."""
     refuse_identity(one, other)
     return one is other
 
 
-def _made(iterator: Value) -> Value:
-    """Note an iterator that the region makes itself."""
+def _record_iterator(iterator: Value) -> Value:
+    """Record an iterator as one that the region itself creates; return it."""
     found = inside_region.get()
     if found is not None:
         found.made.append(iterator)
@@ -214,6 +222,7 @@ def _made(iterator: Value) -> Value:
 
 
 def _stop() -> None:
+    """Raise `Break` for an assignment to an attribute."""
     raise Break("an assignment may change an object from outside")
 
 
@@ -221,12 +230,12 @@ def _stop() -> None:
 TOOLS = {
     "_aotc_call": _call,
     "_aotc_read": read_attribute,
-    "_aotc_changed": _changed,
+    "_aotc_changed": _checked_for_change,
     "_aotc_compared": refuse_comparison,
     "_aotc_in_place": refuse_change_in_place,
     "_aotc_is": _is,
     "_aotc_iterated": refuse_iteration,
-    "_aotc_made": _made,
+    "_aotc_made": _record_iterator,
     "_aotc_stop": _stop,
     "_aotc_text": refuse_text,
     "_aotc_used": refuse_use,
@@ -234,143 +243,172 @@ TOOLS = {
 
 
 def note_positions(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Instrument statements to state which one is executed, in `_aotc_at[0]`."""
+    """Return instrumented statements, each after one that stores its number in
+    `_aotc_at[0]`.
+    """
     found: list[ast.stmt] = []
     for number, each in enumerate(body):
         found += ast.parse(f"_aotc_at[0] = {number}").body
-        found += asking(each)
+        found += instrument_statement(each)
     return found
 
 
-def asking(node: ast.stmt) -> list[ast.stmt]:
-    """A statement that asks before it calls, reads or changes anything."""
-    made = _Asking().visit(deepcopy(node))
+def instrument_statement(node: ast.stmt) -> list[ast.stmt]:
+    """Return a statement instrumented to check its calls, reads and changes first."""
+    made = _Instrumenter().visit(deepcopy(node))
     return made if isinstance(made, list) else [made]
 
 
-class _Asking(ast.NodeTransformer):
-    """A transformer that routes effects and looks at objects through functions of
+class _Instrumenter(ast.NodeTransformer):
+    """A transformer that routes effects and reads of objects through functions of
     `TOOLS`.
 
     Operands are looked at where they are used: an object may be passed on as it is.
     """
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Replace a call by one of `_aotc_call`, which checks it first."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             return node  # looks at the frame that calls it
         for each in node.keywords:
             if each.arg is None:
-                each.value = _used(each.value)
+                each.value = _checked_operand(each.value)
         arguments = [node.func, *node.args]
-        return _tool("_aotc_call", arguments, node, node.keywords)
+        return _tool_call("_aotc_call", arguments, node, node.keywords)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        """Replace an attribute read by `_aotc_read`; an assignment of one raises
+        `Break`.
+        """
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):  # objects are not what regions return
-            stop = _tool("_aotc_stop", [], node)
+            stop = _tool_call("_aotc_stop", [], node)
             return ast.copy_location(ast.Attribute(stop, node.attr, node.ctx), node)
-        return _tool("_aotc_read", [node.value, ast.Constant(node.attr)], node)
+        return _tool_call("_aotc_read", [node.value, ast.Constant(node.attr)], node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """Check the container of a read or assigned subscript."""
         self.generic_visit(node)
         is_read = isinstance(node.ctx, ast.Load)
         tool = "_aotc_used" if is_read else "_aotc_changed"
-        node.value = _tool(tool, [node.value], node)
+        node.value = _tool_call(tool, [node.value], node)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """Check both operands of a binary operation."""
         self.generic_visit(node)
-        node.left, node.right = _used(node.left), _used(node.right)
+        node.left, node.right = (
+            _checked_operand(node.left),
+            _checked_operand(node.right),
+        )
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        """Check the operand of a unary operation."""
         self.generic_visit(node)
-        node.operand = _used(node.operand)
+        node.operand = _checked_operand(node.operand)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        """Check the operands of `and` and `or`."""
         self.generic_visit(node)
-        node.values = [*map(_used, node.values)]
+        node.values = [*map(_checked_operand, node.values)]
         return node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """Check the operands of a comparison; replace a single `is` by `_aotc_is`."""
         self.generic_visit(node)
         match node:
             case ast.Compare(ops=[ast.Is() | ast.IsNot() as op], comparators=[right]):
-                same = _tool("_aotc_is", [node.left, right], node)
+                same = _tool_call("_aotc_is", [node.left, right], node)
                 if isinstance(op, ast.Is):
                     return same
                 return ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
-        node.left = _tool("_aotc_compared", [node.left], node.left)
-        node.comparators = [_tool("_aotc_compared", [x], x) for x in node.comparators]
+        node.left = _tool_call("_aotc_compared", [node.left], node.left)
+        node.comparators = [
+            _tool_call("_aotc_compared", [x], x) for x in node.comparators
+        ]
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        """Check a value that an f-string formats."""
         self.generic_visit(node)
-        node.value = _tool("_aotc_text", [node.value], node.value)
+        node.value = _tool_call("_aotc_text", [node.value], node.value)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        """Check the iterable that `*` unpacks."""
         self.generic_visit(node)
         if isinstance(node.ctx, ast.Load):
-            node.value = _tool("_aotc_iterated", [node.value], node.value)
+            node.value = _tool_call("_aotc_iterated", [node.value], node.value)
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """Check the iterable and the conditions of a comprehension."""
         self.generic_visit(node)
-        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
-        node.ifs = [*map(_used, node.ifs)]
+        node.iter = _tool_call("_aotc_iterated", [node.iter], node.iter)
+        node.ifs = [*map(_checked_operand, node.ifs)]
         return node
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        """Record a generator as one that the region itself creates."""
         self.generic_visit(node)
-        return _tool("_aotc_made", [node], node)
+        return _tool_call("_aotc_made", [node], node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Check the condition of a conditional expression."""
         self.generic_visit(node)
-        node.test = _used(node.test)
+        node.test = _checked_operand(node.test)
         return node
 
     def visit_test(self, node: ast.If | ast.While | ast.Assert) -> ast.AST:
+        """Check the condition of `if`, `while` or `assert`."""
         self.generic_visit(node)
-        node.test = _used(node.test)
+        node.test = _checked_operand(node.test)
         return node
 
     visit_If = visit_While = visit_Assert = visit_test
 
     def visit_For(self, node: ast.For) -> ast.AST:
+        """Check the iterable of a loop."""
         self.generic_visit(node)
-        node.iter = _tool("_aotc_iterated", [node.iter], node.iter)
+        node.iter = _tool_call("_aotc_iterated", [node.iter], node.iter)
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Check the value of an assignment that unpacks it."""
         self.generic_visit(node)
         if any(isinstance(each, (ast.Tuple, ast.List)) for each in node.targets):
-            node.value = _tool("_aotc_iterated", [node.value], node.value)
+            node.value = _tool_call("_aotc_iterated", [node.value], node.value)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | list[ast.stmt]:
+        """Check `x += y` before it can change an object in place."""
         self.generic_visit(node)
-        node.value = _used(node.value)
+        node.value = _checked_operand(node.value)
         if not isinstance(node.target, ast.Name):
             return node
         read = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-        look = ast.Expr(_tool("_aotc_in_place", [read], node))
+        look = ast.Expr(_tool_call("_aotc_in_place", [read], node))
         return [ast.copy_location(look, node), node]
 
 
-def _used(node: ast.expr) -> ast.expr:
+def _checked_operand(node: ast.expr) -> ast.expr:
+    """Wrap an operand in a call of `_aotc_used`, which checks it; constants
+    unchanged.
+    """
     if isinstance(node, ast.Constant):
         return node
-    return _tool("_aotc_used", [node], node)
+    return _tool_call("_aotc_used", [node], node)
 
 
-def _tool(
+def _tool_call(
     name: str,
     arguments: list[ast.expr],
     node: ast.AST,
     keywords: Sequence[ast.keyword] = (),
 ) -> ast.expr:
+    """Return a call expression of an instrumentation function, at a node's location."""
     function = ast.copy_location(ast.Name(name, ast.Load()), node)
     return ast.copy_location(ast.Call(function, arguments, [*keywords]), node)

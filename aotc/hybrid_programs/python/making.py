@@ -16,7 +16,7 @@ def make_function(
     outputs: list[str],
     tools: Mapping[str, object],
 ) -> types.FunctionType:
-    """A function in the module of another, with its closure.
+    """Compile statements to a function in the module and closure of another function.
 
     Args:
         owner: the other one.
@@ -46,7 +46,8 @@ def compile_function(
     body: list[ast.stmt],
     tools: Mapping[str, object],
 ) -> types.FunctionType:
-    """A function whose free names are those of another, and some more.
+    """Compile a body to a function with the globals and closure of another, and
+    `tools`.
 
     Args:
         owner: the other one.
@@ -87,12 +88,13 @@ def compile_function(
 
 
 def _code_named(code: types.CodeType, name: str) -> types.CodeType:
+    """Return the code object of a name among a code object's constants."""
     inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
     return next(each for each in inner if each.co_name == name)
 
 
 def value_outside(owner: types.FunctionType, name: str) -> object:
-    """Return the value of a free name of a function.
+    """Return the current value of a global or closure variable of a function.
 
     Raises:
         NameError: it has no value.

@@ -14,24 +14,27 @@ Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 class _ScopeNames(ast.NodeVisitor):
-    """Collects the names of one scope, and those that inner ones take from it."""
+    """A visitor that collects the names that one scope reads and stores."""
 
     def __init__(self) -> None:
         self.reads: set[str] = set()
         self.stores: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> None:
+        """Record a name as read or stored; a deleted one as both."""
         if not isinstance(node.ctx, ast.Store):  # what is deleted must be there
             self.reads.add(node.id)
         if not isinstance(node.ctx, ast.Load):
             self.stores.add(node.id)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Record the target of `x += y` as read, too."""
         if isinstance(node.target, ast.Name):
             self.reads.add(node.target.id)
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Record a function's name as stored, and the outer names that it reads."""
         self.stores.add(node.name)
         for each in [*node.decorator_list, *_defaults(node.args)]:
             self.visit(each)
@@ -40,17 +43,22 @@ class _ScopeNames(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
+        """Record the outer names that a lambda reads."""
         for each in _defaults(node.args):
             self.visit(each)
         self._visit_inner([node.body], _parameters(node.args))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Record a class's name as stored, and the outer names that it reads."""
         self.stores.add(node.name)
         for each in [*node.decorator_list, *node.bases, *node.keywords]:
             self.visit(each)
         self._visit_inner(node.body, set())
 
     def _visit_comprehension(self, node: Comprehension) -> None:
+        """Record the outer names that a comprehension reads, and those that `:=`
+        stores.
+        """
         first, *_ = node.generators
         self.visit(first.iter)  # evaluated outside
         inner = _ScopeNames()
@@ -67,14 +75,17 @@ class _ScopeNames(ast.NodeVisitor):
     visit_GeneratorExp = _visit_comprehension
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        """Record the name that an exception is bound to as stored."""
         if node.name:
             self.stores.add(node.name)
         self.generic_visit(node)
 
     def visit_alias(self, node: ast.alias) -> None:
+        """Record the name that an import binds as stored."""
         self.stores.add(node.asname or node.name.partition(".")[0])
 
     def visit_MatchAs(self, node: ast.MatchAs | ast.MatchStar) -> None:
+        """Record the name that a pattern binds as stored."""
         if node.name:
             self.stores.add(node.name)
         self.generic_visit(node)
@@ -82,11 +93,13 @@ class _ScopeNames(ast.NodeVisitor):
     visit_MatchStar = visit_MatchAs
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        """Record the name of a mapping pattern's rest as stored."""
         if node.rest:
             self.stores.add(node.rest)
         self.generic_visit(node)
 
     def _visit_inner(self, body: Sequence[ast.AST], bound: set[str]) -> None:
+        """Record as read what an inner scope reads and does not bind itself."""
         inner = _ScopeNames()
         for each in body:
             inner.visit(each)
@@ -94,7 +107,7 @@ class _ScopeNames(ast.NodeVisitor):
 
 
 def _with_constant_source(node: Comprehension) -> Comprehension:
-    """A comprehension over another object, for a look at its own scope."""
+    """Return a comprehension with None as its first iterable."""
     first, *rest = node.generators
     empty = ast.comprehension(
         first.target, ast.Constant(None), first.ifs, first.is_async
@@ -104,10 +117,12 @@ def _with_constant_source(node: Comprehension) -> Comprehension:
 
 
 def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    """Return the expressions of the parameters' default values."""
     return [*arguments.defaults, *(each for each in arguments.kw_defaults if each)]
 
 
 def _parameters(arguments: ast.arguments) -> set[str]:
+    """Return the names of all parameters."""
     return {each.arg for each in ast.walk(arguments) if isinstance(each, ast.arg)}
 
 
@@ -122,6 +137,7 @@ def stores(*nodes: ast.AST) -> set[str]:
 
 
 def _names_of(nodes: Iterable[ast.AST]) -> _ScopeNames:
+    """Return the visitor with all names that nodes read and store."""
     found = _ScopeNames()
     for node in nodes:
         found.visit(node)
@@ -129,7 +145,7 @@ def _names_of(nodes: Iterable[ast.AST]) -> _ScopeNames:
 
 
 def assigned_names(body: Sequence[ast.stmt]) -> set[str]:
-    """The names that have a value after statements, whatever they decide."""
+    """Return the names that statements leave assigned on every path."""
     found: set[str] = set()
     for each in body:
         found = (found - deletes(each)) | _assigned_by(each)
@@ -137,6 +153,7 @@ def assigned_names(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def _assigned_by(node: ast.stmt) -> set[str]:
+    """Return the names that a statement assigns on every path."""
     match node:
         case ast.Assign():
             return stores(*node.targets) | _named_in(node.value)
@@ -157,7 +174,7 @@ def _assigned_by(node: ast.stmt) -> set[str]:
 
 
 def _named_in(node: ast.expr) -> set[str]:
-    """The names that `:=` gives a value in an expression, if all of it is evaluated."""
+    """Return the names that `:=` assigns in an expression whenever it is evaluated."""
     if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Lambda, *_COMPREHENSIONS)):
         return set()
     own = stores(node.target) if isinstance(node, ast.NamedExpr) else set()
@@ -166,7 +183,7 @@ def _named_in(node: ast.expr) -> set[str]:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Return whether control never passes the end of a body."""
+    """Return whether a body ends in a jump: return, raise, break or continue."""
     last = body[-1] if body else None
     return isinstance(last, (ast.Return, ast.Raise, ast.Break, ast.Continue))
 
@@ -180,7 +197,7 @@ def deletes(*nodes: ast.AST) -> set[str]:
 
 
 def needed_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names whose earlier values statements may read."""
+    """Return the names that statements may read before they assign them."""
     found: set[str] = set()
     for number, each in enumerate(body):
         found |= _needed_by(each) - assigned_names(body[:number])
@@ -188,6 +205,7 @@ def needed_names(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def _needed_by(node: ast.stmt) -> set[str]:
+    """Return the names that a statement may read before it assigns them."""
     match node:
         case ast.If():
             return (
@@ -205,7 +223,7 @@ def _needed_by(node: ast.stmt) -> set[str]:
 
 
 def live_before(body: Sequence[ast.stmt], after: set[str]) -> list[set[str]]:
-    """The names whose values are needed before each statement, and after the last."""
+    """Return the variables live before each statement, and after the last."""
     found = [after]
     for each in reversed(body):
         found.append((found[-1] - assigned_names([each])) | _needed_by(each))
@@ -213,7 +231,7 @@ def live_before(body: Sequence[ast.stmt], after: set[str]) -> list[set[str]]:
 
 
 def late_bound(body: Sequence[ast.stmt], parameters: set[str]) -> set[str]:
-    """The variables that functions inside see change: they are captured, not copied.
+    """Return the variables that inner functions capture and that may be assigned again.
 
     A function, a lambda or a generator expression reads a variable of the function
     around it when it runs. Only of one that has a single value, and has it before, is
@@ -231,7 +249,9 @@ def late_bound(body: Sequence[ast.stmt], parameters: set[str]) -> set[str]:
 
 @dataclass
 class _Bindings:
-    """Counts of bindings of variables, and those bound after a capture or in a loop."""
+    """Binding counts of variables, and those captured or bound where a copy is
+    unsafe.
+    """
 
     counts: Counter[str]
     unsafe: set[str]
@@ -239,6 +259,7 @@ class _Bindings:
 
 
 def _note_bindings(body: Sequence[ast.AST], in_loop: bool, found: _Bindings) -> None:
+    """Add the bindings and captures of statements, and of their blocks, to `found`."""
     for node in body:
         inner = [*getattr(node, "body", []), *getattr(node, "orelse", [])]
         is_loop = isinstance(node, (ast.For, ast.While))
@@ -258,12 +279,15 @@ def _note_bindings(body: Sequence[ast.AST], in_loop: bool, found: _Bindings) -> 
 
 
 def captures(*nodes: ast.AST) -> set[str]:
-    """The names that functions inside of these read when they run."""
+    """Return the names that functions, lambdas and generators in nodes read when they
+    run.
+    """
     inside = [x for node in nodes for x in ast.walk(node) if isinstance(x, _CAPTURING)]
     return set[str]().union(*map(reads, inside))
 
 
 def _note_names(nodes: Sequence[ast.AST], in_loop: bool, found: _Bindings) -> None:
+    """Add the names that nodes bind and capture to `found`."""
     found.captured |= captures(*nodes)
     stored = stores(*nodes)
     found.counts.update(stored)

@@ -34,7 +34,7 @@ from aotc.tracing.entry import Weights
 
 @dataclass(frozen=True)
 class JitOptions:
-    """The options of `aotc.jit` for all regions of a function; see there."""
+    """The options of `aotc.jit` for all regions of one function; see there."""
 
     dynamic: str
     max_variants: int
@@ -47,7 +47,8 @@ STATIC = "_aotc_static"  # the argument with all that is no array
 
 
 class Broken(BaseException):
-    """A region cannot be compiled: it ends before one of its statements.
+    """Raised by a region that cannot be compiled: tracing ended at one of its
+    statements.
 
     Args:
         position: of the statement; None where it is to be no region at all.
@@ -60,6 +61,7 @@ class Broken(BaseException):
 
 
 def _reason_of(error: BaseException) -> str:
+    """Return an error's reason, or the first line of its message."""
     if isinstance(error, Break):
         return error.reason
     text = error.message if isinstance(error, InputError) else str(error)
@@ -67,7 +69,7 @@ def _reason_of(error: BaseException) -> str:
 
 
 class StaticValue:
-    """A value that code is made for: equal to one of the same contents."""
+    """A value that code is specialized on; equal to any of the same contents."""
 
     def __init__(self, value: object) -> None:
         self.value = value
@@ -88,7 +90,7 @@ class StaticValue:
 
 @dataclass(frozen=True)
 class ValueForm:
-    """The structure of some values without their arrays, and their other leaves.
+    """The structure of named pytrees without their arrays, and their static leaves.
 
     Args:
         structures: of the values, by name.
@@ -107,7 +109,7 @@ class ValueForm:
         return repr([each for each in self.leaves if each is not None])
 
     def values(self, arrays: Mapping[str, Sequence[object]]) -> dict[str, PyTree]:
-        """The values, with these arrays."""
+        """Return the named pytrees rebuilt with these arrays."""
         leaves, found = iter(self.leaves), dict[str, PyTree]()
         for name, structure in self.structures:
             rest = iter(arrays[name])
@@ -124,7 +126,7 @@ _LEAF = flatten(0)[1]
 def split_arrays(
     values: Mapping[str, PyTree], outside: Hashable = ()
 ) -> tuple[dict[str, list[object]], ValueForm]:
-    """Separate the arrays in values, by name, from their form."""
+    """Split named pytrees into their arrays, by name, and the form of the rest."""
     arrays, structures = dict[str, list[object]](), []
     rest, in_place = list[StaticValue | None](), list[bool]()
     for name, value in values.items():
@@ -137,16 +139,17 @@ def split_arrays(
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value can be given to compiled code."""
+    """Return whether a value is an array that compiled code can take."""
     return isinstance(value, Array) or regions.is_array(value)
 
 
 def _can_change_in_place(array: object) -> bool:
+    """Return whether a value is a writeable NumPy array."""
     return isinstance(array, np.ndarray) and array.flags.writeable
 
 
 class OuterValueTracker:
-    """The values that functions of a region read outside of it during traces.
+    """The globals and attributes that traced functions of a region have read.
 
     Code is made for it: each set of values has a number, an epoch, and code of one is
     not taken for calls of another.
@@ -158,13 +161,13 @@ class OuterValueTracker:
         self._lock = threading.Lock()
 
     def add(self, found: Mapping[tuple[object, str], OuterValue]) -> None:
-        """Note the values that a trace has read."""
+        """Store the outer values that a trace has read."""
         with self._lock:
             self._known = {**self._known, **found}
 
     def epoch(self) -> int:
-        """Return the number of the current epoch, which changes with the values
-        read.
+        """Return the current epoch, a number that is incremented when a read value has
+        changed.
         """
         if any(each.has_changed() for each in self._known.values()):
             with self._lock:
@@ -174,7 +177,7 @@ class OuterValueTracker:
 
 
 class StatementRegion:
-    """A run of statements that is compiled.
+    """Consecutive statements of a function that are compiled by `aotc.jit`.
 
     Args:
         body: the statements.
@@ -217,7 +220,7 @@ class StatementRegion:
         self.jit = self._jit_function(options, sources)
 
     def _names_outside(self) -> tuple[list[str], list[str]]:
-        """The names of data of the module or the closure, and those of all else."""
+        """Return the free names of the statements: those of data, and all others."""
         data, functions = list[str](), list[str]()
         for name in sorted(reads(*self.body) - stores(*self.body) - {*self.inputs}):
             try:
@@ -230,6 +233,8 @@ class StatementRegion:
     def _jit_function(
         self, options: JitOptions, sources: Mapping[str, Weights]
     ) -> JitFunction:
+        """Return the `aotc.jit` function that traces the statements."""
+
         def traced(**values: PyTree) -> dict[str, PyTree]:
             return self._trace(values)
 
@@ -252,7 +257,7 @@ class StatementRegion:
         return made
 
     def __call__(self, env: dict[str, object]) -> None:
-        """Compute the outputs, by code that is there or is made for it.
+        """Compute the statements by compiled code; store their outputs in `env`.
 
         Raises:
             Broken: it cannot be compiled.
@@ -266,7 +271,7 @@ class StatementRegion:
             self._compute_in_python(env)
             return
         try:
-            self._require_few(form)
+            self._require_room_for(form)
             env.update(self.jit(**arrays, **{STATIC: form}))
         except Broken:
             if any(arrays.values()):
@@ -286,11 +291,12 @@ class StatementRegion:
         return bool(self._scalar_forms) and not self.jit.variants
 
     def _compute_in_python(self, env: dict[str, object]) -> None:
+        """Compute the statements by Python; store their outputs in `env`."""
         values = [env[name] for name in self.inputs]
         env.update(zip(self.outputs, self._python(*values), strict=True))
 
-    def _require_few(self, form: ValueForm) -> None:
-        """Refuse to compile anew for each value that is no array.
+    def _require_room_for(self, form: ValueForm) -> None:
+        """Refuse a call whose static values would need one variant more than allowed.
 
         Raises:
             Broken: there were many already.
@@ -308,6 +314,9 @@ class StatementRegion:
             )
 
     def _trace(self, values: Mapping[str, Any]) -> dict[str, PyTree]:
+        """Trace the statements on arrays and static values; return the outputs by
+        name.
+        """
         form: ValueForm = values[STATIC]
         lists = {name: values[name] for name in self.given}
         given = form.values(lists)
@@ -336,7 +345,8 @@ class StatementRegion:
     def _checked(
         self, at: list[int], inside: Inside, found: Iterable[tuple[str, PyTree]]
     ) -> dict[str, PyTree]:
-        """The outputs, if compiled code can return them.
+        """Return the outputs by name; raise `Break` if compiled code cannot return
+        them.
 
         Raises:
             Break: one is no array, or is an object that has another name, too.
@@ -348,7 +358,7 @@ class StatementRegion:
             leaves, structure = flatten_in_order(value)
             if not leaves or not all(isinstance(each, Array) for each in leaves):
                 raise Break(f"'{name}' is no array")
-            if _has_whole_numbers(structure):
+            if _has_non_text_keys(structure):
                 raise Break(f"'{name}' has keys that are no texts")
             if structure != flatten(value)[1] or _has_named_tuple(structure):
                 raise Break(f"'{name}' is a named tuple, or a dict in another order")
@@ -381,14 +391,16 @@ def _has_twins(value: PyTree) -> bool:
     return False
 
 
-def _has_whole_numbers(structure: Structure) -> bool:
+def _has_non_text_keys(structure: Structure) -> bool:
+    """Return whether a dict in a structure has keys that are no strings."""
     is_dict = structure.kind == "dict"
     if is_dict and not all(isinstance(key, str) for key in structure.keys):
         return True
-    return any(map(_has_whole_numbers, structure.children))
+    return any(map(_has_non_text_keys, structure.children))
 
 
 def _has_named_tuple(structure: Structure) -> bool:
+    """Return whether a structure has a named tuple in it."""
     if structure.kind == "namedtuple":
         return True
     return any(map(_has_named_tuple, structure.children))

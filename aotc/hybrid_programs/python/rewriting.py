@@ -27,7 +27,7 @@ AddRun = Callable[[list[ast.stmt], list[str], list[str], set[str]], int]
 
 @dataclass(frozen=True)
 class StatementPosition:
-    """The position of statements, as far as it decides which variables matter.
+    """Facts on the blocks around statements that affect which variables are live.
 
     Args:
         in_loop: in the body of a loop, which `break` and `continue` leave.
@@ -40,7 +40,7 @@ class StatementPosition:
 
 
 class Rewriter:
-    """Replaces runs of statements by calls.
+    """Replaces sequences of statements that may be compiled by calls of a `Run`.
 
     Args:
         names: of the function's variables.
@@ -65,7 +65,7 @@ class Rewriter:
         self._counter = itertools.count()
 
     def fresh(self) -> str:
-        """A variable that the function does not have yet."""
+        """Return a new variable name, and add it to the function's variables."""
         name = f"_aotc_{next(self._counter)}"
         self.names.add(name)
         return name
@@ -77,7 +77,8 @@ class Rewriter:
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> list[ast.stmt]:
-        """Return statements with calls of runs in place of those that may be compiled.
+        """Return statements in which sequences that may be compiled are calls of a
+        `Run`.
 
         Args:
             body: the statements.
@@ -85,7 +86,7 @@ class Rewriter:
             after: names that are read afterwards.
             place: where they stand.
         """
-        body = self._all_apart(body, before, place)
+        body = self._split_all_heads(body, before, place)
         live = self._live(body, after, place)
         found, run = list[ast.stmt](), list[ast.stmt]()
         has = set(before)
@@ -106,7 +107,7 @@ class Rewriter:
     def _live(
         self, body: Sequence[ast.stmt], after: set[str], place: StatementPosition
     ) -> list[set[str]]:
-        """The names whose values matter before each statement, and after the last.
+        """Return the variables live before each statement, and after the last.
 
         What is assigned later may matter all the same where statements in between are
         left.
@@ -118,12 +119,16 @@ class Rewriter:
         return live_before(body, after)
 
     def _can_run(self, node: ast.stmt, place: StatementPosition) -> bool:
+        """Return whether a statement may be part of a run at its position."""
         if not is_candidate(node) or self._binds_late(node):
             return False
         blocks = (ast.If, ast.For, ast.While)
-        return not (place.is_protected and (isinstance(node, blocks) or _names(node)))
+        return not (
+            place.is_protected and (isinstance(node, blocks) or _has_walrus(node))
+        )
 
     def _binds_late(self, node: ast.stmt) -> bool:
+        """Return whether a statement assigns or captures a late-bound variable."""
         return not self._late_bound.isdisjoint(stores(node) | captures(node))
 
     def _as_python(
@@ -133,27 +138,32 @@ class Rewriter:
         after: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite a statement that is no run, but may have runs in its blocks."""
+        """Rewrite a statement that is not part of a run; its blocks may have runs."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
             reason = "functions inside see its variables change"
-            counts = [_count(self._note(node, reason))] if computes([node]) else []
+            counts = (
+                [_count_statement(self._note(node, reason))] if computes([node]) else []
+            )
             return [*counts, node]
         return [self.descend(node, before, after, place)]
 
-    def _all_apart(
+    def _split_all_heads(
         self, body: Sequence[ast.stmt], before: set[str], place: StatementPosition
     ) -> list[ast.stmt]:
+        """Return statements with tests, iterables and returned expressions split
+        off.
+        """
         has, found = set(before), list[ast.stmt]()
         for each in body:
-            found += self._apart(each, has, place)
+            found += self._split_head(each, has, place)
             has = (has | assigned_names([each])) - deletes(each)
         return found
 
-    def _apart(
+    def _split_head(
         self, node: ast.stmt, has: set[str], place: StatementPosition
     ) -> list[ast.stmt]:
-        """Split off the expression that a statement decides on or returns, as one
-        before it.
+        """Split off the test, iterable or returned expression as statements before a
+        statement.
 
         Where a variable may have no value, that is found when Python gets to it.
         """
@@ -182,7 +192,9 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Write a call of a run, or return the statements where there can be no run."""
+        """Return a call of a new run; the statements themselves where there can be no
+        run.
+        """
         if not body or not computes(body):
             return body
         outputs = stores(*body) & live & self.names
@@ -200,13 +212,13 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite statements of which some read variables that may have no value."""
+        """Rewrite statements some of which read variables that may be unassigned."""
         if len(body) == 1:
             (node,) = body
             if _is_block(node):
                 return [self.descend(node, before, live, place)]
             reason = "a variable may have no value here, so bytes are not measured"
-            return [_count(self._note(node, reason)), node]
+            return [_count_statement(self._note(node, reason)), node]
         has, found = set(before), list[ast.stmt]()
         for each, then in zip(body, self._live(body, live, place)[1:], strict=True):
             found += self._as_run([each], has, then, place)
@@ -220,7 +232,7 @@ class Rewriter:
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> ast.stmt:
-        """A statement that stays Python's, with runs in the blocks inside it."""
+        """Return a statement that Python executes, with runs in its blocks."""
         inner, lost = place, deletes(*getattr(node, "body", []))
         match node:
             case ast.If():
@@ -260,6 +272,8 @@ class Rewriter:
     def _descend_try(
         self, node: ast.Try, before: set[str], after: set[str], place: StatementPosition
     ) -> ast.Try:
+        """Return a `try` statement with runs in its blocks."""
+
         def inner(body: list[ast.stmt], has: set[str]) -> list[ast.stmt]:
             return self.rewrite(body, has, after, place)
 
@@ -278,28 +292,35 @@ class Rewriter:
 
 
 def _is_block(node: ast.stmt) -> bool:
+    """Return whether a statement is `if`, `for` or `while`."""
     return isinstance(node, (ast.If, ast.For, ast.While))
 
 
 def head_of(node: ast.stmt) -> ast.expr | None:
-    """Return the controlling expression of a block; None for other statements."""
+    """Return the test or iterable of `if`, `while` or `for`; None for other
+    statements.
+    """
     if isinstance(node, (ast.If, ast.While)):
         return node.test
     return node.iter if isinstance(node, ast.For) else None
 
 
-def _names(node: ast.stmt) -> bool:
+def _has_walrus(node: ast.stmt) -> bool:
     """Return whether an expression of a statement binds a variable by `:=`."""
     return any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
 
 
-def _count(number: int) -> ast.stmt:
+def _count_statement(number: int) -> ast.stmt:
+    """Return the statement that counts a call at a numbered boundary."""
     return ast.parse(f"_aotc_python[{number}].count()").body[0]
 
 
 def _call_of_run(
     number: int, inputs: list[str], outputs: list[str], node: ast.AST
 ) -> ast.stmt:
+    """Return the statement that assigns the outputs of a numbered run, called on
+    inputs.
+    """
     call = f"_aotc_runs[{number}]({', '.join(inputs)})"
     text = f"({', '.join(outputs)},) = {call}" if outputs else call
     (made,) = ast.parse(text).body

@@ -66,8 +66,7 @@ _FUNCTIONS = (
 def refuse_call(
     function: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
-    """End the region (`Break`) unless a call is known to have no effects and a fixed
-    result.
+    """Raise `Break` unless a call is known to have no effects and a fixed result.
 
     Raises:
         Break: the function might have.
@@ -99,12 +98,13 @@ def _has_function_of_user(function: object) -> bool:
         if callable(each) and not isinstance(each, type) and not is_own(each):
             return True
         cells = getattr(each, "__closure__", None) or ()
-        left += [x for cell in cells for x in _content_of(cell)]
+        left += [x for cell in cells for x in _cell_contents(cell)]
         left += parts_of(each) or []
     return False
 
 
-def _content_of(cell: types.CellType) -> list[object]:
+def _cell_contents(cell: types.CellType) -> list[object]:
+    """Return a closure cell's content as a list; empty for an unassigned cell."""
     try:
         return [cell.cell_contents]
     except ValueError:  # it has no value yet
@@ -112,7 +112,7 @@ def _content_of(cell: types.CellType) -> list[object]:
 
 
 def _refuse_argument(function: object, value: object) -> None:
-    """Refuse an argument that a function of Python's may not look at in a region."""
+    """Raise `Break` for an argument that a Python function may not read in a region."""
     if is_one_of(function, _LOOKING):
         if isinstance(value, Array):
             raise Break("an array is one of NumPy's for Python")
@@ -129,7 +129,7 @@ def _refuse_argument(function: object, value: object) -> None:
 def _refuse_call_of_own(
     function: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
-    """Refuse calls of aotc's functions in a region on values that code is not made for.
+    """Raise `Break` for a call of aotc's on values that code is not compiled for.
 
     Raises:
         Break: the function has some of the user's in it, which do not ask; or a large
@@ -150,13 +150,14 @@ def _refuse_call_of_own(
 def _is_method_of_container(
     function: object,
 ) -> TypeGuard[types.BuiltinFunctionType]:
+    """Return whether a function is a built-in method of a container."""
     return isinstance(function, types.BuiltinFunctionType) and _is_container(
         function.__self__
     )
 
 
 def _refuse_method(function: types.BuiltinFunctionType) -> None:
-    """Refuse methods in a region that change objects which it has not made."""
+    """Raise `Break` for a method that changes an object from outside the region."""
     owner = function.__self__
     if function.__name__ in ("count", "index", "__contains__"):
         refuse_comparison(owner)
@@ -165,14 +166,13 @@ def _refuse_method(function: types.BuiltinFunctionType) -> None:
 
 
 def _refuse_uses(*values: object) -> None:
+    """Raise `Break` if a region may not read one of the values."""
     for each in values:
         refuse_use(each)
 
 
 def _refuse_looking_through(value: object) -> None:
-    """Check an argument of `sum` and its like: a container and its elements, or a
-    value.
-    """
+    """Raise `Break` for an argument that a region may not iterate over."""
     if callable(value) and not isinstance(value, (type, Array)):
         return  # it is made to ask
     if isinstance(value, (list, tuple, dict)) and type(value) in (list, tuple, dict):
@@ -186,7 +186,7 @@ def _refuse_looking_through(value: object) -> None:
 
 
 def is_iterator(value: object) -> bool:
-    """Return whether a value is an iterator."""
+    """Return whether a value is an iterator: has `__next__`."""
     return hasattr(type(value), "__next__")
 
 
@@ -199,10 +199,14 @@ def is_one_of(function: object, functions: frozenset[object]) -> bool:
 
 
 def _is_container(value: object) -> bool:
+    """Return whether a value is a built-in container, an immutable value or a dict
+    view.
+    """
     return type(value) in (*_CONTAINERS, *_IMMUTABLE) or isinstance(value, VIEWS)
 
 
 def _is_named_tuple(kind: type) -> bool:
+    """Return whether a class is a named tuple."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
@@ -215,7 +219,7 @@ def _is_foreign(function: object) -> bool:
 
 
 def name_of(function: object) -> str:
-    """Return the usual name of a function."""
+    """Return a function's name for messages, such as `numpy.dot`."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     name = name.rpartition("<locals>.")[2]
     module = getattr(function, "__module__", None) or ""
@@ -224,6 +228,7 @@ def name_of(function: object) -> str:
 
 
 def _holds_arrays(value: PyTree) -> bool:
+    """Return whether a pytree has an Array among its leaves."""
     return any(isinstance(each, Array) for each in flatten_in_order(value)[0])
 
 
@@ -231,7 +236,7 @@ def _holds_arrays(value: PyTree) -> bool:
 
 
 def refuse_use(value: Value) -> Value:
-    """Return a value, or refuse it in a region if code is not made for it.
+    """Return a value; raise `Break` if code is not specialized on its contents.
 
     Raises:
         Break: it is an object that may be different in the next call.
@@ -249,7 +254,7 @@ def refuse_use(value: Value) -> Value:
 
 
 def refuse_comparison(value: Value) -> Value:
-    """Refuse to compare values in a region that it may not look into as a whole.
+    """Return a value; raise `Break` if it has an object that a region may not compare.
 
     Raises:
         Break: there is an object in it.
@@ -268,7 +273,7 @@ def refuse_comparison(value: Value) -> Value:
 
 
 def refuse_text(value: Value) -> Value:
-    """Return a value, or refuse to write it as text if Python's text would differ.
+    """Return a value; raise `Break` if its text in a region differs from Python's.
 
     Raises:
         Break: it is an array, or has objects in it.
@@ -279,7 +284,7 @@ def refuse_text(value: Value) -> Value:
 
 
 def refuse_iteration(value: Value) -> Value:
-    """Return a value, or refuse to iterate over it if a second time would differ.
+    """Return a value; raise `Break` if iterating over it twice would differ.
 
     Raises:
         Break: going through it changes it, or has an order of its own.
@@ -295,7 +300,7 @@ def refuse_iteration(value: Value) -> Value:
 
 
 def refuse_identity(one: object, other: object) -> None:
-    """Refuse to compare identities of values that differ from those in Python.
+    """Raise `Break` where `one is other` could differ from Python's answer.
 
     Raises:
         Break: it may have copies.
@@ -307,7 +312,7 @@ def refuse_identity(one: object, other: object) -> None:
 
 
 def refuse_change(owner: object, what: str) -> None:
-    """Refuse a change of any object but a container made by the region.
+    """Raise `Break` for a change of any object but a container that the region created.
 
     Raises:
         Break: it is another object.
@@ -320,7 +325,7 @@ def refuse_change(owner: object, what: str) -> None:
 
 
 def refuse_change_in_place(value: object) -> None:
-    """Let a region assign `x += …` only where that changes no object from outside.
+    """Raise `Break` if `x += …` could change an object from outside the region.
 
     Raises:
         Break: it may.
@@ -337,7 +342,7 @@ def refuse_change_in_place(value: object) -> None:
 
 
 def read_attribute(owner: object, name: str) -> object:
-    """An attribute, if a region may read it; functions that it calls may read more.
+    """Return an attribute of an object; raise `Break` if a region may not read it.
 
     Raises:
         Break: it is data that may be other data in the next call, or is computed.
@@ -358,7 +363,7 @@ def read_attribute(owner: object, name: str) -> object:
 
 
 def note_attribute(found: Inside, owner: object, name: str, value: object) -> None:
-    """Note an attribute that was read, of methods the function behind."""
+    """Record an attribute that was read; for a method, the function behind it."""
     if isinstance(value, types.MethodType):
         look = functools.partial(_function_behind, owner, name)
         found.note_reading((id(owner), name), look, value.__func__)
@@ -368,6 +373,7 @@ def note_attribute(found: Inside, owner: object, name: str, value: object) -> No
 
 
 def _function_behind(owner: object, name: str) -> object:
+    """Return the function of a bound method."""
     method: types.MethodType = getattr(owner, name)
     return method.__func__
 
@@ -385,7 +391,7 @@ def _has_known_attributes(owner: object) -> bool:
 
 
 def _refuse_computed_attribute(owner: object, name: str) -> None:
-    """Refuse attributes whose reading executes code of the user.
+    """Raise `Break` for an attribute whose read executes user code.
 
     Raises:
         Break: it does.
@@ -407,6 +413,9 @@ def _refuse_computed_attribute(owner: object, name: str) -> None:
 
 
 def _kind(owner: object) -> str:
+    """Return an owner's name for messages: of a module or class, or `a` and its
+    class.
+    """
     if isinstance(owner, (types.ModuleType, type, types.FunctionType)):
         return str(owner.__name__)
     return f"a {type(owner).__name__}"

@@ -34,7 +34,7 @@ from aotc.tracing.entry import Weights
 
 
 class Island:
-    """Statements that Python computes.
+    """Statements of a hybrid function that Python computes.
 
     Args:
         body: as the user wrote them, or operations of such a statement.
@@ -64,7 +64,7 @@ class Island:
         self._read = (reads(head) if head else needed_names(body)) & set(inputs)
 
     def __call__(self, env: dict[str, object]) -> None:
-        """Compute the outputs."""
+        """Compute the statements by Python; store their outputs in `env`."""
         values = [env[name] for name in self.inputs]
         if self.boundary is None:
             env.update(zip(self.outputs, self._run(*values), strict=True))
@@ -82,7 +82,8 @@ class Island:
 
 
 class Run:
-    """Statements of a hybrid function that follow each other.
+    """Consecutive statements of a hybrid function, called as one; compiled as far as
+    possible.
 
     It begins as one region. Where that cannot be traced it ends, the operation is an
     island, and what follows is a region again.
@@ -116,18 +117,23 @@ class Run:
 
     @property
     def pieces(self) -> list[StatementRegion | Island]:
-        """The current pieces of the run, in order."""
+        """The current regions and islands of the run, in order."""
         return [x for each in self._first for x in self._parts_of(each)]
 
     def _parts_of(
         self, piece: StatementRegion | Island
     ) -> list[StatementRegion | Island]:
+        """Return the pieces that a piece was split into; the piece itself if it was
+        not.
+        """
         if id(piece) not in self._parts:
             return [piece]
         return [x for each in self._parts[id(piece)] for x in self._parts_of(each)]
 
     def __call__(self, *values: object) -> tuple[object, ...]:
-        """The outputs, in order, for values of the inputs."""
+        """Compute the statements for values of the inputs; return the outputs in
+        order.
+        """
         env = dict(zip(self.inputs, values, strict=True))
         # other calls, in other threads or in an island of this one, may split pieces
         left = self.pieces[::-1]
@@ -142,7 +148,7 @@ class Run:
     def _split(
         self, piece: StatementRegion | Island, broken: Broken
     ) -> list[StatementRegion | Island]:
-        """The parts of a region: those before and after an operation, and an island."""
+        """Split a region where it broke; return its parts: regions and an island."""
         with self._lock:
             if id(piece) not in self._parts:
                 made = self._pieces(piece.body, broken, {*piece.outputs})
@@ -153,6 +159,9 @@ class Run:
     def _pieces(
         self, body: list[ast.stmt], broken: Broken, after: set[str]
     ) -> list[StatementRegion | Island]:
+        """Return regions and an island for statements of which one cannot be
+        compiled.
+        """
         at = broken.position
         if at is None:
             inputs, outputs = self._ends(body, after)
@@ -172,7 +181,7 @@ class Run:
         return found
 
     def _ends(self, body: list[ast.stmt], live: set[str]) -> tuple[list[str], ...]:
-        """The inputs and outputs of statements."""
+        """Return the names of the inputs and of the live outputs of statements."""
         names = self._owner.rewriter.names
         outputs = stores(*body) & live & names
         inputs = (needed_names(body) | (outputs - assigned_names(body))) & names
@@ -181,8 +190,8 @@ class Run:
     def _regions(
         self, body: list[ast.stmt], live: set[str]
     ) -> list[StatementRegion | Island]:
-        """Make statements one region; without outputs, those of the last one's
-        inputs.
+        """Return statements as one region, or as islands where nothing is to be
+        compiled.
         """
         inputs, outputs = self._ends(body, live)
         owner = self._owner
@@ -203,6 +212,7 @@ class Run:
         return [*self._regions(first, needs), island] if first else [island]
 
     def _island(self, node: ast.stmt, live: set[str], reason: str) -> Island:
+        """Return a statement as an island."""
         inputs, outputs = self._ends([node], live)
         return self._python([node], inputs, outputs, reason, live)
 
@@ -214,6 +224,7 @@ class Run:
         reason: str,
         live: set[str] = frozenset(),  # type: ignore[assignment]
     ) -> Island:
+        """Return statements as an island; blocks in them may have runs."""
         owner = self._owner
         before, inside = self._before | {*inputs}, list[ast.stmt]()
         for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
@@ -228,7 +239,7 @@ class Run:
 
 
 class Workshop:
-    """State shared by the runs of one function.
+    """State shared by the runs of one hybrid function.
 
     Args:
         function: of the user.
@@ -256,6 +267,7 @@ class Workshop:
         self._count = 0
 
     def _is_module(self, name: str) -> bool:
+        """Return whether a free name of the function refers to a module."""
         try:
             return isinstance(value_outside(self.function, name), ModuleType)
         except NameError:
@@ -264,16 +276,18 @@ class Workshop:
     def _add(
         self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
     ) -> int:
+        """Create a run of statements; return its number."""
         self.runs.append(Run(body, inputs, outputs, has, self))
         return len(self.runs) - 1
 
     def _note(self, node: ast.stmt, reason: str) -> int:
+        """List a statement as computed by Python; return the number of its boundary."""
         self.listed.append(self.boundary(node, reason))
         return len(self.listed) - 1
 
     @property
     def tools(self) -> dict[str, object]:
-        """Return the names that rewritten code uses, for runs and for counting."""
+        """The names and values that rewritten code refers to."""
         return {
             "_aotc_runs": self.runs,
             "_aotc_python": self.listed,
@@ -288,19 +302,19 @@ class Workshop:
         return f"{self.name}_{self._count}"
 
     def boundary(self, node: ast.stmt, reason: str) -> Boundary:
-        """Describe an island as a boundary."""
+        """Return the Boundary of a statement, with its location and source line."""
         place = f"{Path(self._file).name}:{node.lineno}"
         line = linecache.getline(self._file, node.lineno).strip()
         return Boundary(self.name, place, line, reason)
 
     @property
     def regions(self) -> list[StatementRegion]:
-        """The compiled regions."""
+        """The current regions of all runs that are compiled."""
         pieces = (piece for run in self.runs for piece in run.pieces)
         regions = [each for each in pieces if isinstance(each, StatementRegion)]
         return [each for each in regions if not each.is_python]
 
     @property
     def compiled(self) -> list[JitFunction]:
-        """The functions of the regions."""
+        """The `aotc.jit` functions of the regions."""
         return [each.jit for each in self.regions]

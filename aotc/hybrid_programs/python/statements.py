@@ -16,19 +16,23 @@ _WORK = (
 
 
 def is_candidate(node: ast.stmt) -> bool:
-    """Return whether a statement can be in a region: no jump or effect leaves it."""
+    """Return whether a statement may be compiled: no jump, yield or await leaves it."""
     match node:
         case ast.Assign():
-            return all(map(_is_target, node.targets)) and _stays(node)
+            return all(map(_is_target, node.targets)) and _has_no_yield(node)
         case ast.AugAssign() | ast.AnnAssign():
-            return node.value is not None and _is_target(node.target) and _stays(node)
+            return (
+                node.value is not None
+                and _is_target(node.target)
+                and _has_no_yield(node)
+            )
         case ast.Expr() | ast.Assert():
-            return _stays(node)
+            return _has_no_yield(node)
         case ast.If():
-            return _stays(node.test) and all(map(is_candidate, _inner(node)))
+            return _has_no_yield(node.test) and all(map(is_candidate, _inner(node)))
         case ast.For() | ast.While():
             inner = [x for x in _inner(node) if not _is_jump(x)]
-            return _stays(*ast.iter_child_nodes(_head(node))) and all(
+            return _has_no_yield(*ast.iter_child_nodes(_head(node))) and all(
                 map(is_candidate, inner)
             )
         case ast.Pass():
@@ -38,34 +42,41 @@ def is_candidate(node: ast.stmt) -> bool:
 
 
 def computes(body: Sequence[ast.stmt]) -> bool:
-    """Return whether statements contain work for a compiler."""
+    """Return whether statements contain an operation worth compiling, such as a
+    call.
+    """
     return any(isinstance(part, _WORK) for each in body for part in ast.walk(each))
 
 
-def _stays(*nodes: ast.AST) -> bool:
+def _has_no_yield(*nodes: ast.AST) -> bool:
+    """Return whether nodes contain no yield or await."""
     return not any(isinstance(part, _EFFECTS) for n in nodes for part in ast.walk(n))
 
 
 def _inner(node: ast.If | ast.For | ast.While) -> list[ast.stmt]:
+    """Return the statements in the blocks of a statement."""
     return [*node.body, *node.orelse]
 
 
 def _head(node: ast.For | ast.While) -> ast.AST:
-    """Return the test or iterator of a loop, which is evaluated by itself."""
+    """Return the test or iterable of a loop as an expression statement."""
     return ast.Expr(node.test if isinstance(node, ast.While) else node.iter)
 
 
 def _is_jump(node: ast.stmt) -> bool:
+    """Return whether a statement is `break` or `continue`."""
     return isinstance(node, (ast.Break, ast.Continue))
 
 
 def _is_name(node: ast.expr) -> bool:
+    """Return whether a target is a name, or a tuple or list of names."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(map(_is_name, node.elts))
     return isinstance(node, ast.Name)
 
 
 def _is_target(node: ast.expr) -> bool:
+    """Return whether a target is names, a subscript or an attribute."""
     return _is_name(node) or isinstance(node, (ast.Subscript, ast.Attribute))
 
 
@@ -84,9 +95,10 @@ _SIGNS: dict[type[ast.operator], str] = {
 
 
 class _Augmenting(ast.NodeTransformer):
-    """`x += y` as `x = _aotc_augmented("+", x, y)`."""
+    """A transformer of `x += y` to `x = _aotc_augmented("+", x, y)`."""
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """Replace an augmented assignment by a call; one to slices stays."""
         self.generic_visit(node)
         sign = ast.Constant(_SIGNS[type(node.op)])
         made: ast.stmt
@@ -107,20 +119,26 @@ class _Augmenting(ast.NodeTransformer):
 
 
 def _call(function: str, *arguments: ast.expr) -> ast.expr:
+    """Return a call expression of a function by its name."""
     return ast.Call(ast.Name(function, ast.Load()), [*arguments], [])
 
 
 def _has_slices(index: ast.expr) -> bool:
+    """Return whether an index has a slice in it."""
     return any(isinstance(part, ast.Slice) for part in ast.walk(index))
 
 
 def _may_change(node: ast.expr) -> bool:
-    """Return whether an expression may change values that were read before it."""
+    """Return whether an expression has a call or yield, which may change other
+    values.
+    """
     return any(isinstance(part, (ast.Call, *_EFFECTS)) for part in ast.walk(node))
 
 
 def without_changes_of_constants(node: ast.stmt) -> ast.stmt:
-    """A statement of Python's that may be given arrays which compiled code has made."""
+    """Return a statement with `x += y` rewritten to copy `x` if it is a read-only
+    array.
+    """
     made: ast.stmt = _Augmenting().visit(deepcopy(node))
     return made
 
@@ -188,7 +206,7 @@ def _with_test_inside(node: ast.While, name: str) -> ast.While:
 
 
 class _Splitter:
-    """Takes operations out of an expression.
+    """Moves the operations in an expression into assignments before it.
 
     Args:
         taken: where they go, as statements.
@@ -208,7 +226,9 @@ class _Splitter:
         self._variables, self._is_module = variables, is_module
 
     def name_of(self, node: ast.expr) -> ast.expr:
-        """A name for the value of an expression; itself if nothing can change it."""
+        """Assign an expression to a new name; return the name, or the expression if it
+        is fixed.
+        """
         node = self.without_operands(node)
         if self._is_fixed(node):
             return node
@@ -218,8 +238,8 @@ class _Splitter:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _is_fixed(self, node: ast.expr | None) -> bool:
-        """Return whether an expression has no effect and keeps its value after
-        others.
+        """Return whether an expression has no effect, and the same value if evaluated
+        later.
         """
         match node:
             case None | ast.Constant():
@@ -236,7 +256,7 @@ class _Splitter:
                 return False
 
     def without_operands(self, node: ast.expr) -> ast.expr:
-        """An expression whose operands are names."""
+        """Return an expression with its operands moved into assignments."""
         match node:
             case ast.Call():
                 return self._call(node)
@@ -267,6 +287,7 @@ class _Splitter:
                 return node
 
     def _call(self, node: ast.Call) -> ast.expr:
+        """Return a call with its function and arguments moved into assignments."""
         if _has_stars(node.args) or any(each.arg is None for each in node.keywords):
             return node  # which are gone through between other arguments
         function = node.func
@@ -284,7 +305,7 @@ class _Splitter:
         return found
 
     def _is_looked_up(self, node: ast.Call) -> bool:
-        """Return whether a call of `a.b` looks it up before arguments that may change
+        """Return whether a call must look `a.b` up before arguments that may change
         it.
         """
         root: ast.expr = node.func
@@ -298,6 +319,7 @@ class _Splitter:
         return not self._is_module(root.id) and any(map(_may_change, arguments))
 
     def _index(self, node: ast.expr) -> ast.expr:
+        """Return an index with its parts moved into assignments."""
         if isinstance(node, ast.Tuple) and not _has_stars(node.elts):
             return with_fields(node, elts=[self._index(each) for each in node.elts])
         if isinstance(node, ast.Slice):
@@ -311,6 +333,7 @@ class _Splitter:
 
 
 def _has_stars(nodes: Sequence[ast.expr]) -> bool:
+    """Return whether one of the expressions is starred."""
     return any(isinstance(each, ast.Starred) for each in nodes)
 
 

@@ -15,7 +15,8 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def definition_of(function: FunctionType) -> Definition | None:
-    """The definition of a function; None where it is not found, or is not the only one.
+    """Return the syntax tree of a function's definition; None if not found, or
+    ambiguous.
 
     Its nodes have the lines of the file, which must be what the function was made of:
     a file that was changed since is none of it. Names that a class makes private are
@@ -38,11 +39,12 @@ def definition_of(function: FunctionType) -> Definition | None:
 
 
 def _is_made_of(code: CodeType, lines: tuple[str, ...]) -> bool:
+    """Return whether compiling the source lines gives a code object like this one."""
     return any(_is_same(each, code) for each in _codes(lines, code.co_filename))
 
 
 def _is_same(one: CodeType, other: CodeType) -> bool:
-    """Return whether two code objects do the same in the same lines."""
+    """Return whether two code objects have the same instructions, names and lines."""
     if _facts(one) != _facts(other) or len(one.co_consts) != len(other.co_consts):
         return False
     pairs = zip(one.co_consts, other.co_consts, strict=True)
@@ -55,13 +57,14 @@ def _is_same(one: CodeType, other: CodeType) -> bool:
 
 
 def _facts(code: CodeType) -> tuple[object, ...]:
+    """Return the first line, bytecode and variable names of a code object."""
     variables = code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_firstlineno, code.co_code, code.co_names, variables
 
 
 @lru_cache(maxsize=256)
 def _codes(lines: tuple[str, ...], file: str) -> list[CodeType]:
-    """The code of all functions in a file."""
+    """Return the code objects of all functions in a file's lines."""
     try:
         module = compile("".join(lines), file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -70,6 +73,7 @@ def _codes(lines: tuple[str, ...], file: str) -> list[CodeType]:
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code objects nested in a code object."""
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield each
@@ -77,7 +81,9 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def _with_private_names(node: Definition, function: FunctionType) -> Definition:
-    """A method's definition, with the names that Python has for `__name` in a class."""
+    """Return a method's definition with its private names `__x` mangled as in its
+    class.
+    """
     *_, owner, _ = ["", *function.__qualname__.split(".")]
     if not owner.strip("_") or owner == "<locals>":
         return node
@@ -86,36 +92,41 @@ def _with_private_names(node: Definition, function: FunctionType) -> Definition:
 
 
 class _PrivateNames(ast.NodeTransformer):
-    """Writes names out as the compiler does inside of a class."""
+    """A transformer that mangles private names as the compiler does in a class."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
-    def _written_out(self, name: str) -> str:
+    def _mangled(self, name: str) -> str:
+        """Return a private name with the class prefix; other names unchanged."""
         is_private = name.startswith("__") and not name.endswith("__")
         return self._prefix + name if is_private else name
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._written_out(node.id)
+        """Mangle a variable's private name."""
+        node.id = self._mangled(node.id)
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.arg = self._written_out(node.arg)
+        """Mangle a parameter's private name."""
+        node.arg = self._mangled(node.arg)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        node.attr = self._written_out(node.attr)
+        """Mangle an attribute's private name."""
+        node.attr = self._mangled(node.attr)
         return self.generic_visit(node)
 
 
 def with_fields(node: Node, **fields: object) -> Node:
-    """A node like another, with other fields."""
+    """Return a copy of a syntax node with some fields replaced."""
     kept = {name: getattr(node, name, None) for name in node._fields}
     return ast.copy_location(type(node)(**{**kept, **fields}), node)
 
 
 @lru_cache(maxsize=256)
 def _definitions(lines: tuple[str, ...]) -> list[Definition]:
+    """Return the function and lambda nodes of a file's lines."""
     try:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):
@@ -124,11 +135,13 @@ def _definitions(lines: tuple[str, ...]) -> list[Definition]:
 
 
 def _first_line(node: Definition) -> int:
+    """Return the first line of a definition, its decorators included."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return min(each.lineno for each in (node, *decorators))
 
 
 def _parameters(node: Definition) -> tuple[str, ...]:
+    """Return the names of a definition's parameters, without `*args` and `**kwargs`."""
     found = node.args
     named = [*found.posonlyargs, *found.args, *found.kwonlyargs]
     return tuple(each.arg for each in named)

@@ -22,7 +22,8 @@ _, _LEAF = flatten(0)
 
 @dataclass(frozen=True)
 class _TensorCallForm:
-    """The common form of calls besides tensors and numbers.
+    """The static part of a call signature: argument tree, repeated tensors, default
+    dtype.
 
     Args:
         tree: the containers of the arguments.
@@ -100,13 +101,17 @@ def _name_of(path: torch_trees.KeyPath, names: Sequence[str]) -> str:
 
 
 def _repeated(tensors: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    """Return, for each tensor, the first identical one: modules ask `query is key`."""
+    """Return, for each tensor, the number of the first identical one: modules ask
+    `query is key`.
+    """
     first: dict[int, int] = {}
     return tuple(first.setdefault(id(x), number) for number, x in enumerate(tensors))
 
 
 def _dtype_of(name: str, tensor: torch.Tensor) -> np.dtype:
-    """Return a tensor's dtype, or raise an InputError if code cannot take it."""
+    """Return a tensor's NumPy dtype; raise an InputError if compiled code cannot take
+    it.
+    """
     is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     is_dense = tensor.layout is torch.strided and tensor.device.type == "cpu"
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and not is_wrapped
@@ -125,7 +130,7 @@ def _dtype_of(name: str, tensor: torch.Tensor) -> np.dtype:
 def arrays_of(
     args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> list[np.ndarray]:
-    """The arrays of a call, in the order of the inputs of an entry that computes it.
+    """Return the tensors of a call as arrays, in the order of its entry's inputs.
 
     Args:
         args: of the call.

@@ -62,7 +62,7 @@ _PYTHON = {SymIntArgument: int, SymFloatArgument: float, SymBoolArgument: bool}
 
 @dataclass(frozen=True)
 class ModuleSpecialization(TracedSpecialization):
-    """A module that was exported for calls of one kind.
+    """A traced module for calls of one signature, with the form of its results.
 
     Args:
         results: of torch.export: what each leaf of the result is.
@@ -78,7 +78,9 @@ class ModuleSpecialization(TracedSpecialization):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
     ) -> object:
-        """Compute the result of a call by a variant's code."""
+        """Compute a call by a compiled variant; return its result as torch's
+        tensors.
+        """
         found = variant.run(arrays_of(args, kwargs))
         leaves = leaves_of(self.result_form, found)
         pairs = zip(self.results, leaves, strict=True)
@@ -90,7 +92,9 @@ class ModuleSpecialization(TracedSpecialization):
 def _result(
     result: ArgumentSpec, leaf: np.ndarray
 ) -> torch.Tensor | bool | int | float | str | None:
-    """A leaf of a result as torch has it."""
+    """Return a result leaf as torch returns it: a constant, a Python number or a
+    tensor.
+    """
     if isinstance(result, ConstantArgument):
         return result.value
     if type(result) in _PYTHON:
@@ -100,7 +104,7 @@ def _result(
 
 @dataclass(frozen=True)
 class ModuleTracer:
-    """A tracer that exports one module.
+    """A callable that traces one module by torch.export for given arguments.
 
     Args:
         module: that is copied.
@@ -121,7 +125,7 @@ class ModuleTracer:
         kwargs: Mapping[str, object],
         sizes: Sizes | None = None,
     ) -> ModuleSpecialization:
-        """Export the module for calls like one.
+        """Export and trace the module for arguments like these.
 
         Args:
             call: what it is like.
@@ -132,7 +136,7 @@ class ModuleTracer:
         Raises:
             InputError: it cannot be exported, imported, or not for all of such sizes.
         """
-        program = self._exported(args, kwargs, sizes)
+        program = self._export(args, kwargs, sizes)
         network = network_of(program)
         _require_pure(network)
         if not self.copies_views:
@@ -154,12 +158,13 @@ class ModuleTracer:
             program.call_spec.out_spec,
         )
 
-    def _exported(
+    def _export(
         self,
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
         sizes: Sizes | None,
     ) -> torch.export.ExportedProgram:
+        """Export a copy of the module; refuse one whose forward changes state."""
         if (reason := obstacle_inside(self.module)) is not None:
             raise InputError("bad-model", reason)
         copied = _copy_sharing_tensors(self.module)
@@ -174,7 +179,9 @@ class ModuleTracer:
 
 @contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Silence torch's printing of errors that torch.export raises anyway."""
+    """Silence, within the `with` block, what torch prints of errors that it raises
+    anyway.
+    """
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before = logger.disabled
     logger.disabled = True
@@ -207,7 +214,9 @@ def _digest(program: torch.export.ExportedProgram) -> str:
 
 
 def _copy_sharing_tensors(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy with the same parameters and buffers, and without hooks of its own."""
+    """Return a copy with the same parameters and buffers, and without hooks of its
+    own.
+    """
     shared = [*module.parameters(), *module.buffers()]
     copied = copy_of(module, {id(tensor): tensor for tensor in shared})
     for name in ("_forward_hooks", "_forward_pre_hooks"):
@@ -218,7 +227,7 @@ def _copy_sharing_tensors(module: torch.nn.Module) -> torch.nn.Module:
 def copy_of(
     module: torch.nn.Module, shared: dict[int, torch.Tensor]
 ) -> torch.nn.Module:
-    """A copy of a module and of all that it refers to.
+    """Return a deep copy of a module that shares the objects in `shared` with it.
 
     Args:
         module: that is left as it is.
@@ -240,7 +249,7 @@ def copy_of(
 
 
 def _note_changes(module: torch.nn.Module) -> list[str]:
-    """Make `forward` record the state that it changes.
+    """Wrap `forward` to record the names of state that it changes; return their list.
 
     Returns:
         A list for what there is. It is written to during a trace, after which
@@ -278,9 +287,7 @@ def _dynamic_shapes(
     kwargs: Mapping[str, object],
     sizes: Sizes | None,
 ) -> PyTree:
-    """Return the varying sizes in torch.export's form, which finds equal ones
-    itself.
-    """
+    """Return which axes vary, as torch.export's dynamic_shapes; None if none does."""
     if sizes is None:
         return None
     leaves = torch_trees.tree_leaves((args, dict(kwargs)))
@@ -300,8 +307,8 @@ def _dynamic_shapes(
 def _leaf_sizes(
     network: Imported, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> list[Shape | None]:
-    """Return the sizes that code takes of each leaf of the arguments; None for fixed
-    ones.
+    """Return the shape that code takes of each argument leaf; None for leaves that are
+    no tensors.
 
     Raises:
         InputError: the network has not the inputs that a call has.
@@ -319,13 +326,14 @@ def _leaf_sizes(
 
 
 def _sizes_of(spec: Spec | None) -> Shape | None:
-    """The sizes of a tensor; a trace of several holds for 2 and more."""
+    """Return a Spec's shape; its Dims without limits get a minimum of 2."""
     if spec is None:
         return None
     return tuple(map(_size_of, spec.shape))
 
 
 def _size_of(size: int | DimTerm) -> int | Dim:
+    """Return a size as an int or a Dim; a Dim without limits gets a minimum of 2."""
     if isinstance(size, int):
         return size
     if not isinstance(size, Dim):
@@ -341,6 +349,7 @@ def _is_any(size: object) -> TypeGuard[Dim]:
 
 
 def _require_pure(network: Imported) -> None:
+    """Refuse a network whose forward updates buffers."""
     if network.state is not None:
         names = ", ".join(f"'{name}'" for name in network.state.tree)
         raise InputError("bad-model", f"its forward updates {names}")
@@ -351,7 +360,7 @@ def _require_new_results(
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
 ) -> None:
-    """Refuse results that share memory with anything, as those of code never do.
+    """Refuse results that share memory with arguments, weights or one another.
 
     What is written to one of them later would be missing in the other.
     """
@@ -373,13 +382,16 @@ def _require_new_results(
 
 
 def _memory_of(leaf: object) -> int:
+    """Return the address of a tensor's storage; 0 for other leaves."""
     if not isinstance(leaf, torch.Tensor):
         return 0
     return int(leaf.untyped_storage().data_ptr())
 
 
 def _require_any_size(network: Imported, leaves: Sequence[Shape | None]) -> None:
-    """Refuse a trace for sizes that meet conditions, which no guard of aotc.jit has."""
+    """Refuse a trace that holds only under conditions on sizes, which `aotc.jit` cannot
+    guard.
+    """
     guards = getattr(network.function, "guards", ())
     unmet = [str(each.condition.text) for each in guards if not _is_met(each, leaves)]
     varying = [size for shape in leaves for size in shape or ()]

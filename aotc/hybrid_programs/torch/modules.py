@@ -32,7 +32,8 @@ _FIXED_HINT = "change the module that it was made of, and call aotc.from_torch a
 
 
 class HybridModule(torch.nn.Module):  # type: ignore[misc]
-    """A module, compiled as far as it can be; for inference.
+    """A copy of a PyTorch module with its submodules compiled where possible; for
+    inference.
 
     Its weights and its mode are fixed. A copy of it has nothing compiled at first.
 
@@ -49,7 +50,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         self._parts = _parts_of(self.module, settings)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        """The result, of tensors on the processor that need no gradient.
+        """Compute the module for CPU tensors that need no gradient.
 
         Raises:
             InputError: `bad-call`: a gradient is asked for; `recompile-storm`.
@@ -68,12 +69,14 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
-        """The modules whose `forward` is Python, of those that calls have reached."""
+        """The boundaries of submodules whose `forward` PyTorch has computed in calls so
+        far.
+        """
         found = [each.boundary for each in self._parts]
         return tuple(each for each in found if each is not None)
 
     def report(self) -> JsonObject:
-        """Report the boundaries and compiled modules: schema `aotc.hybrid-module/1`."""
+        """Return boundaries and compiled submodules: schema `aotc.hybrid-module/1`."""
         regions = [each.report() for each in self._parts]
         return {
             "schema": "aotc.hybrid-module/1",
@@ -85,7 +88,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
     # ---- as a module of PyTorch
 
     def state_dict(self, *args: object, **kwargs: object) -> dict[str, object]:
-        """Return the module's state dict, under its names."""
+        """Return the state dict of the inner module, under its own names."""
         found: dict[str, object] = self.module.state_dict(*args, **kwargs)
         return found
 
@@ -103,6 +106,7 @@ class HybridModule(torch.nn.Module):  # type: ignore[misc]
         return self
 
     def _load_from_state_dict(self, *args: object, **kwargs: object) -> NoReturn:
+        """Refuse to load other weights, as code is compiled for these."""
         _refuse(
             "fixed-weights",
             "expected a hybrid module to keep its weights, which code is made for; got "
@@ -139,7 +143,9 @@ def _refuse(code: str, message: str, hint: str) -> NoReturn:
 
 
 def _parts_of(module: torch.nn.Module, settings: PartSettings) -> list[ModulePart]:
-    """Make parts for all modules in one that have a `forward` in Python."""
+    """Replace `forward` of each submodule in Python by a ModulePart; return these
+    parts.
+    """
     return [
         ModulePart(each, f"{settings.owner}.{path}".rstrip("."), not path, settings)
         for path, each in module.named_modules()
@@ -148,9 +154,7 @@ def _parts_of(module: torch.nn.Module, settings: PartSettings) -> list[ModulePar
 
 
 def _has_forward(module: torch.nn.Module) -> bool:
-    """Return whether a module can be called, unlike a list of modules, and is not
-    TorchScript.
-    """
+    """Return whether a module defines `forward` and is not TorchScript."""
     if isinstance(module, torch.jit.ScriptModule):
         return False
     kind = getattr(type(module), "forward", None)
@@ -166,7 +170,7 @@ def hybrid_module(
     threads: int | None,
     limits: tuple[int, int],
 ) -> HybridModule:
-    """Return a module that compiles what it can, called once with example arguments.
+    """Return a hybrid copy of a module, called once if example arguments are given.
 
     Args:
         module: a `torch.nn.Module`.

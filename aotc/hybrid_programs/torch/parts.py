@@ -32,7 +32,7 @@ _ATTEMPTS = 3  # shapes of one form of calls that are tried, before all are an i
 
 @dataclass(frozen=True)
 class PartSettings:
-    """The options of compiling the parts of one hybrid module.
+    """The options of compiling the submodules of one hybrid module.
 
     Args:
         owner: the name of that module.
@@ -50,7 +50,7 @@ class PartSettings:
 
 
 class ModulePart(Unobserved):
-    """A replacement of a module's `forward` in a hybrid module.
+    """A replacement of a submodule's `forward`: compiled code, or PyTorch's own.
 
     A call is computed by code for calls of its kind, which is made for the first one.
     Of a kind that cannot be compiled the module's own `forward` computes calls, in
@@ -83,7 +83,7 @@ class ModulePart(Unobserved):
         vars(module)["forward"] = self
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """The result of `forward`."""
+        """Compute `forward` by compiled code, or by PyTorch where there is none."""
         if torch.is_grad_enabled():
             return self._by_torch(args, kwargs, None, "gradients are enabled")
         named = dict(sorted(kwargs.items()))
@@ -104,11 +104,11 @@ class ModulePart(Unobserved):
 
     @property
     def boundary(self) -> Boundary | None:
-        """The counts of calls that PyTorch has computed; None without any."""
+        """The Boundary of the calls that PyTorch has computed; None without any."""
         return self._boundary if self._is_island else None
 
     def report(self) -> JsonObject | None:
-        """Report the compiled code for people and scripts; None without any."""
+        """Return the statistics of the compiled code as JSON; None without any."""
         found = self._variants
         if not found.compiles + found.cached:
             return None
@@ -122,7 +122,7 @@ class ModulePart(Unobserved):
         }
 
     def __deepcopy__(self, memo: dict[int, object]) -> object:
-        """The module's own `forward`, of the module that is a copy of this one's."""
+        """Return the original `forward`, bound to the copy of the module."""
         if self._given_forward is not None:
             return copy.deepcopy(self._given_forward, memo)
         copied = memo.get(id(self._module), self._module)
@@ -139,7 +139,8 @@ class ModulePart(Unobserved):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
     ) -> CodeVariant | None:
-        """Return the code for a call, made if there is none; None for islands.
+        """Return the compiled variant for a call, made if there is none; None for
+        islands.
 
         Raises:
             InputError: it cannot be made; `recompile-storm`: it was too often.
@@ -155,8 +156,8 @@ class ModulePart(Unobserved):
             return variant or self._compile(call, args, kwargs)
 
     def _has_changed(self) -> bool:
-        """Return whether the module's state has changed; if so, drop its code for
-        good.
+        """Return whether the module's state has changed; if so, drop its compiled code
+        for good.
         """
         if self._change is None and self._state is not None:
             name = self._state.difference()
@@ -172,9 +173,10 @@ class ModulePart(Unobserved):
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
     ) -> CodeVariant:
+        """Export and compile the module for a call; store and return the variant."""
         self._note_miss(call)
         state = self._state or StateSnapshot(self._module)
-        traced = self._traced_for(call, args, kwargs)
+        traced = self._trace_for(call, args, kwargs)
         made = compile_program(
             traced.program, self._settings.target, self._settings.threads
         )
@@ -185,6 +187,7 @@ class ModulePart(Unobserved):
         return variant
 
     def _note_miss(self, call: CallSignature) -> None:
+        """Count a cache miss; raise `recompile-storm` after too many."""
         try:
             self._variants.note_miss(call)
         except InputError as error:
@@ -194,13 +197,13 @@ class ModulePart(Unobserved):
             )
             raise
 
-    def _traced_for(
+    def _trace_for(
         self,
         call: CallSignature,
         args: tuple[object, ...],
         kwargs: Mapping[str, object],
     ) -> ModuleSpecialization:
-        """The module, exported for sizes that vary where that is possible."""
+        """Export the module for a call, for symbolic sizes where that is possible."""
         sizes = self._variants.symbolic_sizes(call, call.names)
         with _EXPORTING:
             if sizes and _are_traceable(sizes, call):
@@ -225,7 +228,7 @@ class ModulePart(Unobserved):
         call: CallSignature | None,
         reason: str,
     ) -> object:
-        """The result by the module's own `forward`.
+        """Compute a call by the module's own `forward`, counted and timed as an island.
 
         Where that raises, too, the call is wrong, and says nothing of others.
 
@@ -248,6 +251,7 @@ class ModulePart(Unobserved):
         return found
 
     def _note_island(self, call: CallSignature | None, reason: str) -> None:
+        """Mark the module as an island, and this call's signature as not compilable."""
         with self._lock:
             if not self._is_island and self._boundary is not None:
                 self._boundary.reason = reason  # not that of a call that has failed
@@ -257,6 +261,7 @@ class ModulePart(Unobserved):
 
 
 def _positional_names(forward: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of the parameters that can be given by position."""
     try:
         parameters = inspect.signature(forward).parameters.values()
     except (TypeError, ValueError):  # of a function that is not Python's
@@ -266,7 +271,7 @@ def _positional_names(forward: Callable[..., object]) -> tuple[str, ...]:
 
 
 def _are_traceable(sizes: Sizes, call: CallSignature) -> bool:
-    """Return whether torch.export can trace sizes as symbols; it fixes 0 and 1."""
+    """Return whether torch.export can trace sizes as symbols: all are 2 or more."""
     return all(
         isinstance(size, int) or given >= 2
         for spec, shape in zip(sizes, call.shapes, strict=True)
@@ -282,12 +287,17 @@ def _dense(tree: PyTree) -> list[torch.Tensor]:
 
 
 def _reason(error: AotcError) -> str:
+    """Return the first line of an error's message, with the second if it ends in a
+    colon.
+    """
     first, *rest = error.message.splitlines()
     return f"{first} {rest[0].strip()}" if first.endswith(":") and rest else first
 
 
 def refuse_pickling() -> NoReturn:
-    """Refuse to pickle code and memory of this process."""
+    """Raise the error for pickling a hybrid module: it has code and memory of this
+    process.
+    """
     raise InputError(
         "not-picklable",
         "a hybrid module cannot be sent to another process: it holds code and memory "

@@ -19,7 +19,9 @@ from aotc.core.contents import ContentDigest, content_key, is_plain, parts_of
 
 
 class Unobserved:
-    """Base of aotc's objects in modules, which are no state of theirs."""
+    """Base class of aotc's objects that StateSnapshot leaves out of a module's
+    state.
+    """
 
 
 # of the registration of parameters, modules and hooks, which `_tables` looks into
@@ -37,7 +39,7 @@ _FIXED = (
 
 
 class StateSnapshot:
-    """The attributes, parameters and buffers of a module, and of those in it, of now.
+    """A snapshot of a module's and its submodules' attributes, parameters and buffers.
 
     Args:
         module: that is looked at.
@@ -89,23 +91,29 @@ class StateSnapshot:
         return next((path for (path, _), now, then in pairs if now != then), None)
 
     def _quick_now(self) -> tuple[list[int], list[int]]:
-        """Return versions and addresses, which change with any write to a tensor."""
+        """Return tensors' version counters and addresses, which change with any
+        write.
+        """
         return (
             [tensor._version for tensor in self._counted],
             [tensor.data_ptr() for tensor in self._placed],
         )
 
     def _written_tensor(self) -> str | None:
+        """Return the path of the first tensor that was written to; None if none was."""
         pairs = zip(self._tensors, self._versions, strict=True)
         return next((path for (path, x), then in pairs if _version(x) != then), None)
 
     def _contents_now(self) -> list[bytes]:
+        """Return a digest of each mutable attribute's current contents."""
         found = _StateDigest()
         return [found.after(value) for _, value in self._mutable]
 
 
 def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the dicts that hold the state of a module's parts, not its own hooks."""
+    """Yield the dicts that hold a module's and its submodules' state, with their
+    paths.
+    """
     for path, part in module.named_modules():
         yield path, vars(part)
         for name in ("_parameters", "_buffers", "_modules"):
@@ -116,6 +124,9 @@ def _tables(module: torch.nn.Module) -> Iterator[tuple[str, dict[str, object]]]:
 
 
 def _changed_key(table: dict[str, object], before: dict[str, object]) -> str | None:
+    """Return the first key whose value differs from a former copy of a dict; None if
+    none.
+    """
     for key in (*before, *table):
         if key in _DERIVED:
             continue
@@ -129,13 +140,13 @@ def _changed_key(table: dict[str, object], before: dict[str, object]) -> str | N
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return a tensor's count of writes, and its address."""
+    """Return a tensor's version counter and its address; 0 for what it lacks."""
     count = tensor._version if _counts_writes(tensor) else 0
     return count, tensor.data_ptr() if _has_memory(tensor) else 0
 
 
 def _counts_writes(tensor: torch.Tensor) -> bool:
-    """Return whether torch counts writes to a tensor: not in inference or lazy ones."""
+    """Return whether a tensor has a version counter: not in inference or lazy ones."""
     return not isinstance(tensor, _LAZY) and not tensor.is_inference()
 
 
@@ -146,14 +157,17 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 
 class _StateDigest(ContentDigest):
-    """A digest of objects with all that they refer to, and of their identities."""
+    """A content digest of objects, all they refer to, and their identities."""
 
     def after(self, value: object) -> bytes:
-        """Take in a value; return the digest of all so far."""
+        """Add a value to the digest; return the digest of all values so far."""
         self.value(value)
         return self.digest()
 
     def value(self, value: object) -> None:
+        """Add a tensor by its version, a plain value by itself, and others by their
+        contents.
+        """
         if isinstance(value, torch.Tensor):
             self.note(id(value), *_version(value))
         elif isinstance(value, _WRITTEN):
@@ -164,6 +178,7 @@ class _StateDigest(ContentDigest):
                 super().value(value)
 
     def other(self, value: object) -> None:
+        """Add the elements and attributes of an object to the digest."""
         for part in parts_of(value) or _hidden_parts(value):
             self.value(part)
         for key, part in getattr(value, "__dict__", {}).items():
@@ -172,6 +187,9 @@ class _StateDigest(ContentDigest):
 
 
 def _hidden_parts(value: object) -> Iterable[object]:
+    """Return an object's state that attributes do not show, such as an array's
+    bytes.
+    """
     found = (parts(value) for kinds, parts in _PARTS if isinstance(value, kinds))
     return next(found, ())
 
@@ -186,7 +204,7 @@ _PARTS: tuple[tuple[type, Callable[[Any], Iterable[object]]], ...] = (
 
 
 def obstacle_inside(module: torch.nn.Module) -> str | None:
-    """Return the reason why a trace would miss effects of inner modules, or None."""
+    """Return why tracing would miss effects of submodules, or None."""
     for part in module.modules():
         if isinstance(part, torch.jit.ScriptModule):
             return "modules in it are TorchScript's"
@@ -203,7 +221,7 @@ class RandomNumbers:
         self._numpy = np.random.get_state(legacy=False)
 
     def restore(self) -> bool:
-        """Put the generators back; return whether they had moved."""
+        """Restore the saved states; return whether the generators were used since."""
         now = RandomNumbers()
         random.setstate(self._python)
         np.random.set_state(self._numpy)
