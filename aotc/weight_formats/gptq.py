@@ -37,7 +37,7 @@ _LESS_BY = {"gptq": 1, "gptq_v2": 0}  # a stored zero point than what it stands 
 
 
 def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
-    """The arrays of a checkpoint with a value for each quantised layer.
+    """Return the arrays of a GPTQ checkpoint, each quantised layer as one weight.
 
     Raises:
         InputError: the tensors are packed in another way.
@@ -53,16 +53,16 @@ def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     layers: Tensors = {}
     for layer in layers_with(arrays, "qweight"):
         group = int(config.get("group_size") or -1)
-        weights = _weights(arrays, layer, group, _LESS_BY[form])
-        _require_said(config, weights, layer)
+        weights = _pop_layer_weight(arrays, layer, group, _LESS_BY[form])
+        _require_configured_bits(config, weights, layer)
         layers[weight_name(arrays, layer)] = weights
     return {**arrays, **layers}
 
 
-def _require_said(
+def _require_configured_bits(
     config: Mapping[str, object], weights: QuantizedWeights, layer: str
 ) -> None:
-    """Compare the bits that the configuration says with those of the tensors.
+    """Raise if the config's number of bits is not that of a layer's tensors.
 
     Raises:
         ValueError: they are others, as in a checkpoint with a configuration of another.
@@ -75,10 +75,10 @@ def _require_said(
         )
 
 
-def _weights(
+def _pop_layer_weight(
     arrays: StoredTensors, layer: str, group: int, less: int
 ) -> QuantizedWeights:
-    """The weights of a layer, whose tensors are removed.
+    """Return the quantised weight of a layer; remove its tensors from `arrays`.
 
     Args:
         arrays: with the tensors.
