@@ -13,7 +13,7 @@ Inputs = Mapping[str, PyTree]
 
 @dataclass(frozen=True)
 class Original:
-    """The original network in its own framework, to compare with.
+    """The original network as its own framework runs it, to compare results with.
 
     Args:
         framework: name and version.

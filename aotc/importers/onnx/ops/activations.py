@@ -69,29 +69,33 @@ def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
 
 def softmax(x: Array, *, axis: int | None = None, opset: int) -> Array:
     """exp(x) over its sum; before version 13 over all axes from `axis` on."""
-    return _by_version(nn.softmax, x, axis, opset)
+    return _apply_by_opset(nn.softmax, x, axis, opset)
 
 
 def log_softmax(x: Array, *, axis: int | None = None, opset: int) -> Array:
     """The logarithm of `softmax`."""
-    return _by_version(nn.log_softmax, x, axis, opset)
+    return _apply_by_opset(nn.log_softmax, x, axis, opset)
 
 
 def hardmax(x: Array, *, axis: int | None = None, opset: int) -> Array:
     """1 at the first of the largest elements, 0 elsewhere."""
-    return _by_version(_hardmax, x, axis, opset)
+    return _apply_by_opset(_hardmax, x, axis, opset)
 
 
 def _hardmax(x: Array, axis: int) -> Array:
+    """Return 1 at the first of the largest elements along an axis, 0 elsewhere."""
     chosen = np.argmax(x, axis, keepdims=True)
     places = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
     along = np.reshape(np.arange(x.shape[axis]), places)
     return np.astype(np.equal(along, chosen), x.dtype)
 
 
-def _by_version(
+def _apply_by_opset(
     function: Callable[..., Array], x: Array, axis: int | None, opset: int
 ) -> Array:
+    """Apply a softmax-like function along an axis; before opset 13, over a flattened
+    tail.
+    """
     if opset >= 13:
         return function(x, -1 if axis is None else axis)
     flat = flatten(x, axis=1 if axis is None else axis)

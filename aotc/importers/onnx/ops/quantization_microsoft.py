@@ -31,13 +31,17 @@ from aotc.tracing.source_locations import fail
 
 
 def _quantize(y: Array, scale: Array, zero_point: Array | None, like: Array) -> Array:
-    """Quantize floats to integers, in the type of `like` if no zero point has one."""
+    """Return floats quantised to the zero point's type, or without one that of
+    `like`.
+    """
     code = element_of(like)
     return quantize_linear(y, scale, zero_point, output_dtype=code)
 
 
 def _unary(function: Callable[..., Array]) -> Imports:
-    """The import of a function of one quantised array, without attributes."""
+    """Return the import function of a quantised operator of one array, given the float
+    one.
+    """
 
     def call(
         x: Array,
@@ -53,7 +57,9 @@ def _unary(function: Callable[..., Array]) -> Imports:
 
 
 def _binary(function: Callable[..., Array]) -> Imports:
-    """The import of a function of two quantised arrays."""
+    """Return the import function of a quantised operator of two arrays, given the float
+    one.
+    """
 
     def call(
         a: Array,
@@ -110,7 +116,7 @@ def qlinear_global_average_pool(
     *,
     channels_last: int = 0,
 ) -> Array:
-    """The mean over the spatial axes."""
+    """Return the mean of a quantised image over the spatial axes, quantised."""
     real = dequantize_linear(x, x_scale, x_zero)
     if channels_last:
         y = np.mean(real, tuple(range(1, x.ndim - 1)), keepdims=True)
@@ -130,7 +136,7 @@ def qlinear_average_pool(
     count_include_pad: int = 0,
     channels_last: int = 0,
 ) -> Array:
-    """The mean of each window."""
+    """Return the mean of each window of a quantised image, quantised."""
     real = dequantize_linear(x, x_scale, x_zero)
     if channels_last:
         padded = bool(count_include_pad)
@@ -141,7 +147,7 @@ def qlinear_average_pool(
 
 
 def qlinear_concat(y_scale: Array, y_zero: Array, *parts: Array, axis: int) -> Array:
-    """Concatenate arrays, of each itself, its scale and its zero point."""
+    """Return the concatenation of quantised arrays, requantised to one scale."""
     real = [
         dequantize_linear(*parts[start : start + 3])
         for start in range(0, len(parts), 3)
@@ -186,6 +192,7 @@ def matmul_integer_to_float(
 
 
 def _scalar(x: Array) -> Array:
+    """Return an array of shape (1,) as a scalar; others as they are."""
     return np.reshape(x, ()) if x.shape == (1,) else x
 
 
@@ -266,17 +273,17 @@ def qattention(
         q,
         k,
         v,
-        bias=_seen(mask_index, length, k.shape[1], mask_filter_value, unidirectional),
+        bias=_score_mask(mask_index, length, k.shape[1], mask_filter_value, unidirectional),
         scale=scale or None,
     )
     y = np.reshape(found, (batch, length, features // 3))
     return y, np.stack([np.swapaxes(k, 1, 2), np.swapaxes(v, 1, 2)])
 
 
-def _seen(
+def _score_mask(
     mask: Array | None, length: Any, positions: Any, least: float, is_causal: int
 ) -> Array | None:
-    """Return the addend that masks scores of hidden positions; None for nothing.
+    """Return the mask to add to attention scores; None if every position is visible.
 
     Args:
         mask: of each row how many positions it has, or which are not 0.
