@@ -16,26 +16,27 @@ from aotc.tracing.array import Array
 
 
 def _info(a: Array) -> Array:
-    """Return the status of success for every factorization of a batch of matrices."""
+    """Return a status of 0 for each matrix of a batch."""
     return np.zeros(a.shape[:-2], "i32")
 
 
 def _adjoint(a: Array) -> Array:
+    """Return the transpose of real matrices."""
     return np.matrix_transpose(a)
 
 
 def determinant(a: Array) -> list[Any]:
-    """Return the determinant."""
+    """Return the determinants of square matrices."""
     return [linalg.det(a), None, None]
 
 
 def sign_and_log_determinant(a: Array) -> list[Any]:
-    """The sign of the determinant, and the logarithm of its magnitude."""
+    """Return sign and logarithm of magnitude of the determinants."""
     return [*linalg.slogdet(a), None, None]
 
 
 def inverse(a: Array, check_errors: bool = False) -> list[Array]:
-    """Return the inverse."""
+    """Return the inverses of square matrices, and a status of 0 for each."""
     return [linalg.inv(a), _info(a)]
 
 
@@ -51,6 +52,7 @@ def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
 
 
 def _same_batch(a: Array, b: Array) -> list[Array]:
+    """Return two batches of matrices with batch axes broadcast."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b)]
 
@@ -82,23 +84,23 @@ def triangular_solve(
 
 
 def cholesky(a: Array, upper: bool = False) -> Array:
-    """The factor of a positive definite matrix."""
+    """Return the Cholesky factor of positive definite matrices."""
     return linalg.cholesky(a, upper=upper)
 
 
 def cholesky_with_info(a: Array, *, upper: bool = False, **_: object) -> list[Array]:
-    """The factor, and how it went."""
+    """Return the Cholesky factor, and a status of 0."""
     return [cholesky(a, upper), _info(a)]
 
 
 def cholesky_solve(b: Array, factor: Array, upper: bool = False) -> Array:
-    """The x of `a x = b`, from the factor of a."""
+    """Return the x of `a x = b`, given a's Cholesky factor."""
     factor, b = _same_batch(factor, b)
     return linalg.cho_solve((factor, not upper), b)
 
 
 def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
-    """The inverse of a, from its factor."""
+    """Return the inverse of a, given its Cholesky factor."""
     return cholesky_solve(
         np.broadcast_to(np.eye(factor.shape[-1], dtype=factor.dtype), factor.shape),
         factor,
@@ -118,14 +120,14 @@ def eigen(a: Array, side: str = "L", compute_v: bool = True) -> list[Any]:
 def singular_values(
     a: Array, full_matrices: bool = False, compute_uv: bool = True, **_: object
 ) -> list[Any]:
-    """U, S and Vh."""
+    """Return the singular value decomposition: U, S and Vh."""
     if not compute_uv:
         return [None, linalg.svdvals(a), None]
     return list(linalg.svd(a, full_matrices))
 
 
 def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
-    """Return Q and R."""
+    """Return the QR decomposition: Q and R."""
     if mode == "r":
         return [None, linalg.qr(a, "r")]
     return list(linalg.qr(a, mode))
@@ -134,7 +136,7 @@ def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
 def pseudo_inverse(
     a: Array, *, atol: object = None, rtol: object = None, hermitian: bool = False
 ) -> Array:
-    """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0.
+    """Return the Moore-Penrose inverse, with small singular values cut to 0.
 
     Without tolerances they are what is lost by rounding.
     """
@@ -155,6 +157,7 @@ def pseudo_inverse(
 
 
 def _column(tolerance: Any, s: Array) -> Any:
+    """Return a tolerance as a column that broadcasts with singular values."""
     if tolerance is None:
         return 0.0
     x = np.astype(tolerance, s.dtype)
