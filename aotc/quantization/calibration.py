@@ -190,7 +190,9 @@ def _rungs(
     return plans
 
 
-def _is_chosen_for(method: str, choice: QuantizationOptions, kind: LayerPrecision) -> bool:
+def _is_chosen_for(
+    method: str, choice: QuantizationOptions, kind: LayerPrecision
+) -> bool:
     """Return whether a calibration method is chosen and applies to a precision."""
     return method in choice.methods and _applies_to(method, kind)
 
@@ -222,7 +224,8 @@ def _with_factors(
         for plan in row:
             factors = None
             if any(
-                _is_chosen_for(each, choice, plan.kind) for each in ("smoothquant", "equalize")
+                _is_chosen_for(each, choice, plan.kind)
+                for each in ("smoothquant", "equalize")
             ):
                 factors = alike.get(layer.name)
             elif _is_chosen_for("awq", choice, plan.kind) and layer.name in seen:

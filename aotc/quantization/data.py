@@ -93,7 +93,9 @@ class Data:
             InputError: `bad-data`: a shape or dtype that the entry does not take, or
                 inputs that make different numbers of calls.
         """
-        parts = [list(self._slices_for_calls(entry, port)) for port in entry.ports("input")]
+        parts = [
+            list(self._slices_for_calls(entry, port)) for port in entry.ports("input")
+        ]
         counts = sorted({len(each) for each in parts} - {1})
         if len(counts) > 1:
             names = [port.name for port in entry.ports("input")]

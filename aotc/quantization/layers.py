@@ -48,7 +48,7 @@ _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
 
 def prepare(program: Program, *, is_trained: bool = False) -> None:
-    """Inline calls and fold scales into weights, in place, to find a program's layers.
+    """Inline calls and fold scales into weights, in place, before layers are collected.
 
     Entries stand for what they were imported from no more: they are compared with the
     reference evaluator.

@@ -177,7 +177,9 @@ def _relative_square_error(reference: Sequence[Array], found: Sequence[Array]) -
     """Return the largest relative square error of any output."""
     shares = [0.0]
     for x, y in zip(reference, found, strict=True):
-        size, error = map(sum, zip(*_sums_of_squares(x, y), strict=True)) if x.size else (0, 0)
+        size, error = (
+            map(sum, zip(*_sums_of_squares(x, y), strict=True)) if x.size else (0, 0)
+        )
         if size and np.isfinite(size):
             shares.append(float(error) / float(size))
     return max(shares) if np.isfinite(shares).all() else np.inf

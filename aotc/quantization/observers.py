@@ -58,7 +58,7 @@ class ValueHistogram:
 
     @property
     def centres(self) -> Array:
-        """The middle of each bin."""
+        """Middle of each bin."""
         return ((np.arange(_BINS) + 0.5) / (_BINS / 2) - 1) * self.end
 
 

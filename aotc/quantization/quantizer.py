@@ -164,7 +164,9 @@ def _require_finite(lost: float) -> None:
         )
 
 
-def _keep_unmeasured_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -> Rungs:
+def _keep_unmeasured_wide(
+    layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]
+) -> Rungs:
     """Return the rungs, with layers of unmeasured entries restricted to the widest."""
     found = []
     for layer, row in zip(layers, rungs, strict=True):

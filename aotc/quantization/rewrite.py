@@ -119,10 +119,14 @@ class _Rewriting:
             x = self._divide_input(b, layer, plan.factors, x)
         if plan.kind.dtype:
             return self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
-        product: Value = layer.op.rebuild(self._fake_quantize_input(b, layer, plan, x), weight)
+        product: Value = layer.op.rebuild(
+            self._fake_quantize_input(b, layer, plan, x), weight
+        )
         return product
 
-    def _divide_input(self, b: Builder, layer: Layer, factors: Array, x: Value) -> Value:
+    def _divide_input(
+        self, b: Builder, layer: Layer, factors: Array, x: Value
+    ) -> Value:
         """Emit a layer's input divided by its channel factors; return it, shared if
         equal.
         """
@@ -136,7 +140,9 @@ class _Rewriting:
             self._made[key] = b.multiply(x, b.broadcast(vector, shape=shape, axes=axes))
         return self._made[key]
 
-    def _fake_quantize_input(self, b: Builder, layer: Layer, plan: LayerPlan, x: Value) -> Value:
+    def _fake_quantize_input(
+        self, b: Builder, layer: Layer, plan: LayerPlan, x: Value
+    ) -> Value:
         """Emit a layer's input quantised and dequantised; return it as floats."""
         if plan.kind.inputs == "float":
             return x
@@ -203,7 +209,9 @@ class _Rewriting:
         if rounded is not None:
             integers = self._store(name, _pack_integers(rounded, grid, kind))
         else:
-            steps = _quantize_weight(b, b.to_shape(value, grid.grouped), scales, grid, kind)
+            steps = _quantize_weight(
+                b, b.to_shape(value, grid.grouped), scales, grid, kind
+            )
             integers = self._store_computed(name, steps, arrays)
         return _dequantize_weight(b, integers, scales, grid, kind, layer.shape)
 
@@ -409,7 +417,9 @@ def _dequantize_weight(
     return b.multiply(steps, b.to_shape(_spread_scales(b, scales, grid), shape))
 
 
-def _add_correction(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
+def _add_correction(
+    b: Builder, layer: Layer, result: Value, correction: Array
+) -> Value:
     """Emit a result plus a correction for each feature."""
     kind = Tensor.of(result)
     features = layer.features

@@ -146,7 +146,11 @@ class _RungSearch:
         """
         sizes = self.bytes
         steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
-        steps.sort(key=lambda step: sizes[step[0]][step[1]] - _current_bytes(sizes, choice, step))
+        steps.sort(
+            key=lambda step: (
+                sizes[step[0]][step[1]] - _current_bytes(sizes, choice, step)
+            )
+        )
         self.keep(self.plans(choice))
         for turn, (number, rung) in enumerate(steps):
             name = self.layers[number].name

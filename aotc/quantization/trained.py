@@ -81,7 +81,7 @@ class Trained:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What recipes and bundles record of trained ranges."""
+        """Facts on the trained ranges, as recipes and bundles record them."""
         flat = {f"{k}.{n}": x for k, row in self.rows.items() for n, x in row.items()}
         digest = arrays_digest(dict(sorted(flat.items())))
         return {"method": TRAINING, "sha256": digest, "samples": 0}

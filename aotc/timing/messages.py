@@ -38,7 +38,7 @@ class TimedBundle:
 
 @dataclass(frozen=True)
 class Budget:
-    """When to end a round of calls: after at least so many calls and seconds."""
+    """The end of a round of calls: after at least so many calls and seconds."""
 
     calls: int = 1
     seconds: float = 0.0

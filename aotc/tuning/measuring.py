@@ -46,7 +46,8 @@ class TimedCode:
             after: Sequence[str],
         ) -> tuple[Arrays, Arrays]:
             calls = [
-                _call_on_random_inputs(functions[name], inputs[name]) for name in names.split(",")
+                _call_on_random_inputs(functions[name], inputs[name])
+                for name in names.split(",")
             ]
             return [np.array(least_times(calls))], []
 

@@ -57,7 +57,9 @@ def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     return {**arrays, **layers}
 
 
-def _pop_layer_weight(arrays: StoredTensors, layer: str, group: int) -> QuantizedWeights:
+def _pop_layer_weight(
+    arrays: StoredTensors, layer: str, group: int
+) -> QuantizedWeights:
     """Return the quantised weight of a layer; remove its tensors from `arrays`."""
     words, zeros, scales = (
         take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")

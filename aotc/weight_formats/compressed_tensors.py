@@ -65,7 +65,9 @@ def _weight_settings(layer: str, config: JsonObject) -> JsonObject:
         InputError: aotc does not read such.
     """
     groups = list(config.get("config_groups", {}).values())
-    exact = [g for g in groups if any(_matches_layer(t, layer) for t in g.get("targets", []))]
+    exact = [
+        g for g in groups if any(_matches_layer(t, layer) for t in g.get("targets", []))
+    ]
     found = (exact or groups or [{}])[0]
     facts = found.get("weights") or {}
     form = found.get("format") or config.get("format")
@@ -92,7 +94,9 @@ def _matches_layer(target: str, layer: str) -> bool:
     return target == layer
 
 
-def _pop_layer_weight(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedWeights:
+def _pop_layer_weight(
+    arrays: StoredTensors, layer: str, facts: JsonObject
+) -> QuantizedWeights:
     """Return the quantised weight of a layer; remove its tensors from `arrays`."""
     bits = int(facts.get("num_bits", 8))
     scale = take(arrays, layer, "weight_scale")

@@ -200,7 +200,9 @@ def _six_bits(low: Array, high: Array) -> Array:
     each.
     """
     nibbles = _flat(_nibbles(_rows(low, 64)))
-    return np.bitwise_or(nibbles, np.left_shift(_flat(_split_bits(_rows(high, 32), 2)), 4))
+    return np.bitwise_or(
+        nibbles, np.left_shift(_flat(_split_bits(_rows(high, 32), 2)), 4)
+    )
 
 
 def _six_bit_scales(packed: Array) -> Array:
@@ -229,6 +231,7 @@ def _join_six_bits(first: Array, low: Array) -> Array:
 
 
 def _unchanged(x: Array) -> Array:
+    """Return the argument."""
     return x
 
 

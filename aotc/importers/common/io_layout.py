@@ -27,7 +27,9 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
     def compute(*values: object) -> Any:
         stored = len(values) - len(network.inputs)
         given = dict(zip(network.inputs, values[stored:], strict=True))
-        return network.function(*values[:stored], *_to_source_layouts(given, entry).values())
+        return network.function(
+            *values[:stored], *_to_source_layouts(given, entry).values()
+        )
 
     original = network.original
     if original is not None:

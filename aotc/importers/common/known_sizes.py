@@ -68,7 +68,7 @@ def wrap(size: Size, bits: int) -> Size:
 
 
 def divide(a: Size, b: Size) -> Size:
-    """`a / b` rounded towards zero, as C divides.
+    """Return `a / b` rounded towards zero, as in C.
 
     Raises:
         InputError: b may be 0, or the sign of the result is not known.
@@ -94,7 +94,7 @@ def remainder(a: Size, b: Size) -> Size:
 
 
 def modulo(a: Size, b: Size) -> Size:
-    """`a % b` as Python has it: it has the sign of b.
+    """Return `a % b` with the sign of b, as in Python.
 
     Raises:
         InputError: b is 0, or a symbol that may be less than 1.

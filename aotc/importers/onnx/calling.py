@@ -32,7 +32,7 @@ class OnnxBody(Protocol):
 
     @property
     def graph(self) -> OnnxGraph:
-        """The subgraph's nodes."""
+        """The subgraph itself."""
 
     def __call__(self, *arguments: Value) -> list[Value]:
         """Run the subgraph, which can read values of the enclosing graphs."""

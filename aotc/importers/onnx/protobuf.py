@@ -61,10 +61,14 @@ def _copy_fields(data: Content, start: int, end: int, message: str) -> Iterator[
         if length < LARGE:
             yield bytes(data[before:position])
         elif (message, field) == _RAW_DATA:
-            yield _encode_external_entry("offset", body) + _encode_external_entry("length", length)
+            yield _encode_external_entry("offset", body) + _encode_external_entry(
+                "length", length
+            )
         elif (message, field) in _INSIDE:
             inside = _INSIDE[message, field]
-            yield _encode_field(field, b"".join(_copy_fields(data, body, position, inside)))
+            yield _encode_field(
+                field, b"".join(_copy_fields(data, body, position, inside))
+            )
         else:
             yield bytes(data[before:position])
 

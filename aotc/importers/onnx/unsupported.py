@@ -51,7 +51,9 @@ _REASONS = {
 
 def unsupported_ops(model: OnnxModel) -> list[OpFinding]:
     """Return the operators of a model that cannot be imported, with reasons."""
-    return grouped_findings(_obstacles_in_graph(model, model.graph, dict(model.opsets), ()))
+    return grouped_findings(
+        _obstacles_in_graph(model, model.graph, dict(model.opsets), ())
+    )
 
 
 def reasons_against(model: OnnxModel) -> dict[int, str]:

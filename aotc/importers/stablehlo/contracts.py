@@ -30,7 +30,7 @@ _LARGEST_MULTIPLE = 128  # that is looked for
 
 @dataclass
 class _Facts:
-    """What is known so far about the dynamic sizes of a module's arguments."""
+    """The facts known so far about the dynamic sizes of a module's arguments."""
 
     dims: list[Dim]  # by the number of their symbols
     terms: dict[int, DimTerm]  # number of a size that follows from others → from what
@@ -52,7 +52,7 @@ class _Facts:
 
     @property
     def contracts(self) -> list[Contract]:
-        """Contracts of all symbols."""
+        """Contracts (bounds, divisors) of all symbols."""
         return [dim.contract() for dim in self.dims]
 
 
@@ -117,8 +117,8 @@ class _SizeInterpreter:
         self.facts = facts
 
     def learns(self, block: ir.Block) -> bool:
-        """Evaluate main's size ops up to an assertion with a new fact; return if there
-        is one.
+        """Evaluate main's size ops up to an assertion with a new fact; return if one
+        was found.
         """
         with known_contracts(self.facts.contracts):
             values: dict[ir.Value, Value] = {}

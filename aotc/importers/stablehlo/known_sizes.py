@@ -76,7 +76,9 @@ def _wrap_to_dtype(data: numpy.ndarray, dtype: str) -> Any:
     return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)
 
 
-def _of_operands(function: Callable[..., numpy.ndarray]) -> Callable[..., numpy.ndarray]:
+def _of_operands(
+    function: Callable[..., numpy.ndarray],
+) -> Callable[..., numpy.ndarray]:
     """Return a rule (op, operands) that calls a function of the operands."""
     return lambda op, *xs: function(*xs)
 

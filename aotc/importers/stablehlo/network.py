@@ -126,7 +126,9 @@ class StableHloModule:
 
     @property
     def donated_arguments(self) -> list[bool]:
-        """Whether each argument is donated, so that results may reuse its memory."""
+        """Flags of the arguments that are donated, so that results may reuse their
+        memory.
+        """
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 

@@ -132,7 +132,7 @@ def behaviour(op: Op, columns: Sequence[object], region: int = 0) -> list[Any]:
 
 
 def dtype_of(argument: ir.Value) -> str:
-    """The dtype of an argument of a region."""
+    """Return the dtype of a region's argument."""
     kind = kind_of(argument.type)
     return "i32" if kind is None else kind.dtype
 

@@ -145,7 +145,9 @@ def _variadic_path(path: str) -> str:
 # ---- guards as code -----------------------------------------------------------------
 
 
-def _guard_of_code(code: str, paths: Sequence[str], frame: FrameSummary | None) -> Guard:
+def _guard_of_code(
+    code: str, paths: Sequence[str], frame: FrameSummary | None
+) -> Guard:
     """Return the guard that a line of torch.export's Python code expresses."""
     sizes: dict[str, tuple[int, int]] = {}
     text = code

@@ -269,7 +269,9 @@ def _uniform_zero_points(program: ExportedProgram) -> Iterator[str]:
     nodes_of = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec, tensor in _stored_tensors(program):
         node = nodes_of[spec.arg.name]
-        roles = {role for reader in node.users for role in _parameter_names(node, reader)}
+        roles = {
+            role for reader in node.users for role in _parameter_names(node, reader)
+        }
         is_small = 0 < tensor.nbytes <= _LARGEST_CONSTANT
         is_read = roles and roles <= _ZERO_POINTS and is_small
         if is_read and bool((tensor == tensor.flatten()[0]).all()):

@@ -109,7 +109,9 @@ def select(x: Value, axis: int, index: Size | Array) -> Value:
     data = data_of(x)
     if not has_data_dependent((size, index)) and not isinstance(index, Array):
         return as_padded(np.getitem(data, _key_on_axis(x, axis, index)), shape)
-    place = index if isinstance(index, Array) else count_of(_at_least_zero(index), "i32")
+    place = (
+        index if isinstance(index, Array) else count_of(_at_least_zero(index), "i32")
+    )
     if isinstance(index, int) and index < 0:
         place = np.add(count_of(size, "i32"), index)
     place = np.astype(place, "i32")

@@ -62,7 +62,9 @@ def by_op_rules(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **named)
         try:
             with intercepted_by(_PadRuleInterceptor(current_interceptor())):
-                return _rewrap_padded(function(*_unwrap_padded(args), **_unwrap_padded(named)))
+                return _rewrap_padded(
+                    function(*_unwrap_padded(args), **_unwrap_padded(named))
+                )
         except InputError as error:
             raise _data_dependent_error(error) from None
 

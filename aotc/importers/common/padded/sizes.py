@@ -197,7 +197,9 @@ def _count_of_expression(expr: Any) -> Array:
         (ir.AffineModExpr, np.remainder),
     ):
         if isinstance(expr, kind):
-            return function(_count_of_expression(expr.lhs), _count_of_expression(expr.rhs))
+            return function(
+                _count_of_expression(expr.lhs), _count_of_expression(expr.rhs)
+            )
     return _refuse_expression(expr)
 
 

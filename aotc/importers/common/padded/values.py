@@ -42,12 +42,12 @@ class Padded:
 
     @property
     def dtype(self) -> str:
-        """The element type."""
+        """Dtype of the elements."""
         return self.data.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Number of axes."""
         return len(self.shape)
 
     @property
@@ -56,7 +56,7 @@ class Padded:
         return padded_axes(self.shape)
 
     def __str__(self) -> str:
-        """`f32[u0, 3]`, for messages."""
+        """Return the type as text, such as `f32[u0, 3]`."""
         return f"{self.dtype}{shown_shape(self.shape)}"
 
 

@@ -112,7 +112,9 @@ def _stacks(body: OnnxBody, carried: int, rows: list[list[Array]]) -> list[Array
     return []
 
 
-def _emit_counted_loop(body: OnnxBody, steps: int, carried: Sequence[Array]) -> list[Value]:
+def _emit_counted_loop(
+    body: OnnxBody, steps: int, carried: Sequence[Array]
+) -> list[Value]:
     """Emit a loop of a fixed number of steps; return carried values and stacked
     results.
     """

@@ -21,7 +21,9 @@ from aotc.tracing.array import Array
 def conv(
     x: Array, kernel: Array, bias: Array | None = None, *, geometry: Convolution
 ) -> Array:
-    """Convolve N, C, spatial… with F, C / groups, spatial…"""
+    """Return the convolution of x (N, C, spatial…) with a kernel F, C / groups,
+    spatial….
+    """
     steps = geometry.steps(x.ndim - 2)
     return apply_channels_last(
         nn.conv, x, kernel_last(kernel), bias, groups=geometry.group, **steps

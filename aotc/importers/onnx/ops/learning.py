@@ -65,7 +65,7 @@ def normalizer(x: Array, *, norm: str = "MAX") -> Array:
 
 
 def scaler(x: Array, *, offset: Floats = (0.0,), scale: Floats = (1.0,)) -> Array:
-    """(x - offset) scale, for each feature."""
+    """Return (x - offset) scale for each feature."""
     center = np.asarray(list(offset), "f32")
     return np.multiply(np.subtract(as_float(x), center), np.asarray(list(scale), "f32"))
 

@@ -58,7 +58,7 @@ def _normalize(
 def instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
 ) -> Array:
-    """`x` normalised over the spatial axes, for each image and channel."""
+    """Return x normalised over the spatial axes, for each image and channel."""
     return apply_channels_last(nn.instance_norm, x, scale, bias, epsilon)
 
 
@@ -114,7 +114,7 @@ def rms_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    """`x` over the root of its mean square, over the axes from `axis` on."""
+    """Return x over its root mean square over the axes from `axis` on."""
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = np.astype(x, element(stash_type).dtype)
     y = nn.rms_norm(wide, epsilon=epsilon, axes=axes)
@@ -131,7 +131,7 @@ def group_normalization(
     stash_type: int = 1,
     opset: int,
 ) -> Array:
-    """`x` normalised over groups of channels and the spatial axes."""
+    """Return x normalised over groups of channels and the spatial axes."""
     wide = np.astype(x, element(stash_type).dtype)
     y = apply_channels_last(nn.group_norm, wide, num_groups, epsilon=epsilon)
     y = np.astype(y, x.dtype)
@@ -144,7 +144,7 @@ def group_normalization(
 def mean_variance_normalization(
     x: Array, *, axes: tuple[int, ...] = (0, 2, 3)
 ) -> Array:
-    """`x` less its mean, over its deviation and 1e-9.
+    """Return x less its mean, over its deviation plus 1e-9.
 
     By squares of what is left after the mean: ONNX's body takes the difference of the
     mean of squares and the square of the mean, which has no digits left at a mean of
@@ -170,7 +170,7 @@ def lrn(
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    """`x` over its norm along an axis; zeros stay zeros."""
+    """Return x over its p-norm along an axis; zeros stay zeros."""
     wide = to_accumulator(x)
     if p == 1:
         norm = np.sum(np.absolute(wide), axis, keepdims=True)

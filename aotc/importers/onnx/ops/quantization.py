@@ -35,7 +35,7 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Array:
-    """round(x / scale) + zero point, in the type of the zero point."""
+    """Return round(x / scale) + zero point, in the type of the zero point."""
     code = output_dtype or code_of("u8")
     if zero_point is not None:
         code = element_of(zero_point)
@@ -83,7 +83,7 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Array:
-    """(x - zero point) * scale."""
+    """Return (x - zero point) * scale as floats."""
     step = (
         np.astype(_scalar(scale), "f32") if dtypes.is_float(x.dtype) else _scalar(scale)
     )

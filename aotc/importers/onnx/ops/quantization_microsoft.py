@@ -87,7 +87,7 @@ def qlinear_leaky_relu(
     *,
     alpha: float = 0.01,
 ) -> Array:
-    """`x`, or alpha x below 0."""
+    """Return quantised x, multiplied by alpha below 0, requantised."""
     y = leaky_relu(dequantize_linear(x, x_scale, x_zero), alpha=alpha)
     return _quantize(y, y_scale, y_zero, x)
 
@@ -102,7 +102,7 @@ def qlinear_softmax(
     opset: int,
     axis: int = -1,
 ) -> Array:
-    """exp(x) over its sum, as the Softmax of the version that `opset` says."""
+    """Return the softmax of quantised x, quantised; `opset` says which Softmax."""
     y = softmax(dequantize_linear(x, x_scale, x_zero), axis=axis, opset=opset)
     return _quantize(y, y_scale, y_zero, x)
 
@@ -166,7 +166,7 @@ def qlinear_where(
     z_scale: Array,
     z_zero: Array,
 ) -> Array:
-    """`x` where a condition holds, else `y`."""
+    """Return quantised x where a condition holds, else quantised y, requantised."""
     first = dequantize_linear(x, x_scale, x_zero)
     second = dequantize_linear(y, y_scale, y_zero)
     return _quantize(np.where(condition, first, second), z_scale, z_zero, x)
@@ -184,7 +184,7 @@ def matmul_integer_to_float(
     b_zero: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """The product of two quantised arrays, as floats."""
+    """Return the product of two quantised arrays, as floats."""
     total = matmul_integer(a, b, a_zero, b_zero)
     scale = np.multiply(_scalar(a_scale), _scalar(b_scale))
     y = np.multiply(np.astype(total, scale.dtype), scale)
@@ -203,7 +203,9 @@ def dynamic_quantize_matmul(
     b_zero: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """The product of an array, quantised to u8 by its range, and a quantised one."""
+    """Return the product of an array, quantised to u8 by its range, and a quantised
+    one.
+    """
     scale, zero_point = nn.quantization_scale(np.min(a), np.max(a), "u8")
     levels = nn.quantize(a, scale, zero_point, "u8")
     zero = np.astype(zero_point, "u8")
@@ -225,7 +227,7 @@ def qgemm(
     transA: int = 0,  # noqa: N803 - ONNX's name
     transB: int = 0,  # noqa: N803
 ) -> Array:
-    """`alpha a b + c` of quantised matrices; floats, if no scale is given for them."""
+    """Return `alpha a b + c` of quantised matrices, quantised or as floats."""
     left = np.transpose(a) if transA else a
     right = np.transpose(b) if transB else b
     total = matmul_integer(left, right, a_zero, b_zero)
@@ -254,7 +256,7 @@ def qattention(
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
 ) -> tuple[Array, Array]:
-    """Self-attention of quantised rows, projected by a quantised matrix."""
+    """Return self-attention of quantised rows, projected by a quantised matrix."""
     if do_rotary or past_present_share_buffer:
         fail("unsupported-ops", "QAttention with rotary embeddings or a shared buffer")
     if mask_index is not None and mask_index.ndim > 2:
@@ -273,7 +275,9 @@ def qattention(
         q,
         k,
         v,
-        bias=_score_mask(mask_index, length, k.shape[1], mask_filter_value, unidirectional),
+        bias=_score_mask(
+            mask_index, length, k.shape[1], mask_filter_value, unidirectional
+        ),
         scale=scale or None,
     )
     y = np.reshape(found, (batch, length, features // 3))
@@ -326,7 +330,7 @@ def matmul_n_bits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Array:
-    """The product with the transpose of `b` [N, blocks, bytes], in blocks of inputs.
+    """Return `a` times the transpose of `b`, a weight quantised in blocks of inputs.
 
     `accuracy_level` allows a runtime to round `a` to fewer bits, which nothing does
     here.
@@ -354,6 +358,7 @@ def matmul_n_bits(
 
 
 def _require_bits(bits: int) -> None:
+    """Refuse a bit width that is not supported."""
     if bits not in (2, 4, 8):
         fail(
             "unsupported-ops",
@@ -373,7 +378,7 @@ def gather_block_quantized(
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Array:
-    """Gather elements of a table whose blocks have scales; zeros for indices beyond."""
+    """Return elements of a block-quantised table at indices; zeros out of bounds."""
     levels, zero = data, zero_points
     default: Array | int = 0
     if element_of(data) == _BYTES:

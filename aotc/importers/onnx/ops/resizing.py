@@ -226,7 +226,9 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
     require_sizes(Condition.parse(text), sizes, why)
 
 
-def _positions_unless_unchanged(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
+def _positions_unless_unchanged(
+    pairs: Sequence[tuple[Size, Size]], places: Places
+) -> Places:
     """Return the source positions; in calls in which no size changes, 0, 1, …."""
     if not isinstance(places, Array):
         return places

@@ -52,7 +52,7 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
 def squeeze(
     x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
 ) -> Array:
-    """`x` without axes of size 1."""
+    """Return x without axes of size 1: those listed, or all."""
     given = axes if listed is None else row_of_numbers(listed)
     return np.squeeze(x, None if given is None else tuple(given))
 
@@ -73,7 +73,7 @@ def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
 
 
 def expand(x: Array, shape: Known) -> Array:
-    """`x` broadcast with a shape, in both directions."""
+    """Return x broadcast with a shape, in both directions."""
     wanted = np.broadcast_shapes(x.shape, integers(shape))
     return np.broadcast_to(x, wanted)
 

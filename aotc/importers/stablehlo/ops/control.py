@@ -111,7 +111,9 @@ def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
     None.
     """
     condition, body = (region.blocks[0] for region in op.op.regions)
-    test, *_ = (_defining_op(v) for v in list(condition.operations)[-1].operation.operands)
+    test, *_ = (
+        _defining_op(v) for v in list(condition.operations)[-1].operation.operands
+    )
     if test is None or test.name != "stablehlo.compare":
         return None
     if Op(test).word("comparison_direction") != "LT":

@@ -50,9 +50,7 @@ def triangular_solve(op: Op, a: Value, b: Value) -> Array:
 def solve_triangle(
     a: Array, b: Array, *, left: bool, lower: bool, transpose: bool, unit_diagonal: bool
 ) -> Array:
-    """Return x with a x = b or x a = b, for a triangular a; halves are solved
-    in f32.
-    """
+    """Return x with a x = b or x a = b, for a triangular a; f16 is solved in f32."""
     if a.dtype in ("f16", "bf16"):
         solved = solve_triangle(
             np.astype(a, "f32"),

@@ -140,7 +140,9 @@ def _image_axes(axes: object, side: str) -> list[int]:
     ]
 
 
-def _convolve_channels_last(x: Array, kernel: Array, window: _ConvolutionWindow) -> Array:
+def _convolve_channels_last(
+    x: Array, kernel: Array, window: _ConvolutionWindow
+) -> Array:
     """Return the convolution of an image N, spatial…, C with a kernel."""
     if window.turned:
         kernel = np.flip(kernel, window.turned)

@@ -182,7 +182,9 @@ def reduce_by_region(
     return tuple(combine(starts, found))
 
 
-def _broadcast_initial(firsts: Sequence[Value], shape: Sequence[Size]) -> tuple[Value, ...]:
+def _broadcast_initial(
+    firsts: Sequence[Value], shape: Sequence[Size]
+) -> tuple[Value, ...]:
     """Return initial elements broadcast to a shape."""
     return tuple(
         each_part(lambda part: np.broadcast_to(part, tuple(shape)), materialize(first))

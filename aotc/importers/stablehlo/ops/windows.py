@@ -172,7 +172,8 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
         )
     operand, updates = array(x), array(source)
     places = np.reshape(
-        emit("iota", shape=(_element_count(operand),), axis=0, dtype="i32"), operand.shape
+        emit("iota", shape=(_element_count(operand),), axis=0, dtype="i32"),
+        operand.shape,
     )
     filling = lowest if choice == "max" else highest
     outside = np.full((), filling(operand.dtype), operand.dtype)

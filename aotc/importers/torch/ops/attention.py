@@ -69,7 +69,9 @@ def attention(
     heads = [x.shape[-3:-2] for x in (q, k, v)]
     if not enable_gqa:
         heads = [np.broadcast_shapes(*heads)] * 3
-    rows = [_length_first(x, batch, own) for x, own in zip((q, k, v), heads, strict=True)]
+    rows = [
+        _length_first(x, batch, own) for x, own in zip((q, k, v), heads, strict=True)
+    ]
     options: dict[str, Any] = {"causal": is_causal, "scale": scale}
     if mask is not None:
         what = "mask" if mask.dtype == "bool" else "bias"

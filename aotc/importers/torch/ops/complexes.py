@@ -57,7 +57,7 @@ def cast(x: Any, dtype: str | None = None, *_: object, **__: object) -> Any:
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Complex:
-    """Fill an array with one value."""
+    """Return a complex array of a size, filled with one value."""
     name = PARTS[dtype or "complex64"]
     is_array = isinstance(value, (Array, Complex))
     z = as_complex(value if is_array else complex(value), name)
@@ -67,12 +67,12 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Compl
 def full_like(
     z: Array | Complex, value: Number, *, dtype: str | None = None
 ) -> Complex:
-    """Fill an array of the same shape with one value."""
+    """Return a complex array in the shape of z, filled with one value."""
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
 def copy(into: Complex, x: Number, *_: object) -> Complex:
-    """`x` in the shape and dtype of `into`."""
+    """Return x broadcast to the shape, and in the dtype, of `into`."""
     z = cast(x, _name_of(into))
     return Complex(*(np.broadcast_to(part, into.shape) for part in z))
 
@@ -118,26 +118,26 @@ def _promoting(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def add(x: Number, y: Number, alpha: Number = 1) -> Complex:
-    """`x + alpha * y`."""
+    """Return `x + alpha * y`."""
     x, y = _promote(x, y)
     total: Complex = x + (y if alpha == 1 else y * alpha)
     return total
 
 
 def power(z: Number, w: Number) -> Complex:
-    """`z ** w`; an exponent that is a number stays one."""
+    """Return `z ** w`; an exponent that is a number stays one."""
     if isinstance(w, (Array, Complex)):
         return complexes.power(*_promote(z, w))
     return complexes.power(_promote(z)[0], w)
 
 
 def float_power(z: Number, w: Number) -> Complex:
-    """`z ** w`, always of f64 parts."""
+    """Return `z ** w` in complex128."""
     return power(*(cast(as_complex(x, "f64"), "complex128") for x in (z, w)))
 
 
 def linear(x: Complex, weight: Complex, bias: Complex | None = None) -> Complex:
-    """`x @ weight.T + bias`."""
+    """Return `x @ weight.T + bias`."""
     found = x @ weight.transpose()
     return found if bias is None else found + bias
 
@@ -155,12 +155,12 @@ def _scaled_sum(function: Callable[..., Complex]) -> Callable[..., Complex]:
 
 
 def subtract(x: Number, y: Number, alpha: Number = 1) -> Complex:
-    """`x - alpha * y`."""
+    """Return `x - alpha * y`."""
     return add(x, y, -alpha)
 
 
 def where(condition: Array, x: Number, y: Number) -> Complex:
-    """`x` where the condition holds, else `y`."""
+    """Return x where the condition holds, else y."""
     x, y = _promote(x, y)
     return Complex(*(np.where(condition, a, b) for a, b in zip(x, y, strict=True)))
 

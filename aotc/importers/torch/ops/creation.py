@@ -57,7 +57,7 @@ def fill(x: Array, value: ArrayLike) -> Array:
 
 
 def scalar_tensor(value: ArrayLike, *, dtype: str | None = None) -> Array:
-    """A number as an array without axes."""
+    """Return a number as a scalar array."""
     return full((), value, dtype=dtype or "f32")
 
 
@@ -70,7 +70,7 @@ def arange(*bounds: Any, dtype: str | None = None) -> Array:
 
 
 def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> Array:
-    """`steps` numbers from `start` to `end`, both included."""
+    """Return `steps` evenly spaced numbers from `start` to `end`, both included."""
     return np.linspace(start, end, steps, dtype=dtype or "f32")
 
 

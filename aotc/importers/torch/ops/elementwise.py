@@ -23,13 +23,13 @@ from aotc.tracing.conversion import as_float, lift
 
 
 def add(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
-    """`x + alpha * y`."""
+    """Return `x + alpha * y`."""
     x, y = promote(x, y)
     return np.add(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
 def subtract(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
-    """`x - alpha * y`."""
+    """Return `x - alpha * y`."""
     x, y = promote(x, y)
     return np.subtract(x, y if alpha == 1 else np.multiply(y, alpha))
 
@@ -53,7 +53,7 @@ def _truncated_quotient(x: Array, y: Array) -> Array:
 
 
 def power(x: Operand, y: Operand) -> Array:
-    """`x ** y`; an exponent that is a number stays one."""
+    """Return `x ** y`; an exponent that is a number stays one."""
     dtype = result_dtype(x, y)
     return np.power(as_dtype(x, dtype), as_dtype(y, dtype) if _is_array(y) else y)
 
@@ -64,7 +64,7 @@ def _is_array(x: object) -> bool:
 
 
 def float_power(x: Operand, y: Operand) -> Array:
-    """`x ** y`, always in f64."""
+    """Return `x ** y` in f64."""
     return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
 
 
@@ -79,7 +79,7 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 
 
 def where(condition: Array, x: Any = None, y: Any = None) -> Array:
-    """`x` where the condition holds, else `y`."""
+    """Return x where the condition holds, else y."""
     return np.where(np.astype(condition, "bool"), *promote(x, y))
 
 
@@ -133,7 +133,7 @@ def heaviside(x: Array, at_zero: Array) -> Array:
 
 
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
+    """Return -1, 0 or 1; 0 for NaN."""
     return np.sign(_without_nan(x, 0))
 
 

@@ -22,7 +22,7 @@ def _key(indices: Sequence[Array | None]) -> tuple[Any, ...]:
 
 
 def index(x: Array, indices: Sequence[Array | None]) -> Value:
-    """`x[indices]`, with None for an axis that is taken whole.
+    """Return `x[indices]`, with None for an axis that is taken whole.
 
     It is padded where a mask says how many elements are taken.
     """
@@ -143,7 +143,7 @@ def scatter(
 
 
 def scatter_add(x: Array, dim: int, indices: Array, src: Array) -> Array:
-    """`x` with `src` added at indices along an axis."""
+    """Return x with src added at indices along an axis."""
     return _scatter(x, dim, indices, src, "sum")
 
 
@@ -187,7 +187,7 @@ def _row_key(x: Array, dim: int, indices: Array) -> tuple[Any, ...]:
 def index_add(
     x: Array, dim: int, indices: Array, src: Array, alpha: ArrayLike = 1
 ) -> Array:
-    """`x` with `alpha * src` added at positions of an axis."""
+    """Return x with slices of `alpha * src` added at indices along an axis."""
     if not x.ndim:
         return np.add(x, np.multiply(np.reshape(np.sum(src), ()), alpha))
     new = src if alpha == 1 else np.multiply(src, alpha)

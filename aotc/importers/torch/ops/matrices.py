@@ -41,7 +41,7 @@ def inverse(a: Array, check_errors: bool = False) -> list[Array]:
 
 
 def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
-    """The x of `a x = b`, or of `x a = b`."""
+    """Return the x of `a x = b`, or of `x a = b`."""
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = np.expand_dims(b, -1) if vector else b
     if left:
@@ -60,7 +60,7 @@ def _same_batch(a: Array, b: Array) -> list[Array]:
 def triangular_solution(
     a: Array, b: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Array:
-    """The x of `a x = b`, or of `x a = b`, for a triangle a."""
+    """Return the x of `a x = b`, or of `x a = b`, for a triangular a."""
     if not left:
         x = triangular_solution(
             _adjoint(a), _adjoint(b), upper=not upper, unitriangular=unitriangular
@@ -77,7 +77,9 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> list[Array]:
-    """Solve a triangular system by the op's old name: the solution, and a."""
+    """Return the solution of a triangular system, and a (an op that torch
+    deprecated).
+    """
     matrix, above = (_adjoint(a), not upper) if transpose else (a, upper)
     x = triangular_solution(matrix, b, upper=above, unitriangular=unitriangular)
     return [x, a]

@@ -12,7 +12,7 @@ from aotc.tracing.source_locations import fail
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """`x @ weight.T + bias`, over the last axes of both."""
+    """Return `x @ weight.T + bias`."""
     y = np.tensordot(x, weight, ((x.ndim - 1,), (weight.ndim - 1,)))
     return y if bias is None else np.add(y, bias)
 

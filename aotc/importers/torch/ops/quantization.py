@@ -251,7 +251,7 @@ def simulate_per_channel(
 
 
 def integer_product(a: Array, b: Array) -> Array:
-    """The product of two matrices of 8-bit integers, in i32."""
+    """Return the product of two matrices of 8-bit integers, in i32."""
     if a.dtype != b.dtype:  # u8 and i8, which have i16 in common
         a, b = np.astype(a, "i16"), np.astype(b, "i16")
     return dot_general(a, b, ((1,), (0,)), dtype="i32")

@@ -32,21 +32,21 @@ def to_sum_dtype(x: Array, dtype: str | None) -> Array:
 def total(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The sum over axes."""
+    """Return the sum over axes."""
     return np.sum(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def product(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The product over axes."""
+    """Return the product over axes."""
     return np.prod(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def mean(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The mean over axes."""
+    """Return the mean over axes."""
     y = x if dtype is None else np.astype(x, dtype)
     return np.mean(y, _axes(x, dim), keepdims=keepdim)
 
@@ -197,12 +197,12 @@ def _running_extreme(
 
 
 def log_sum_exp(x: Array, dim: Axes, keepdim: bool = False) -> Array:
-    """`log(sum(exp(x)))` without overflow."""
+    """Return `log(sum(exp(x)))` over axes, without overflow."""
     return nn.logsumexp(as_float(x), _axes(x, dim), keepdims=keepdim)
 
 
 def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
-    """`log(cumsum(exp(x)))` without overflow."""
+    """Return `log(cumsum(exp(x)))` along an axis, without overflow."""
     return np.cumlogsumexp(x, dim) if x.ndim else x
 
 

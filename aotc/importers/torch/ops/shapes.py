@@ -34,7 +34,7 @@ def expand(x: Array, shape: Sequence[Size], implicit: bool = False) -> Array:
 
 
 def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
-    """`x` without axes of size 1: all, or those among the given ones."""
+    """Return x without axes of size 1: all, or those listed."""
     listed = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {axis % x.ndim for axis in listed if x.ndim}
     sizes = [

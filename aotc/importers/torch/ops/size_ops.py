@@ -37,7 +37,7 @@ def stride(x: Array, axis: int) -> Size:
 
 
 def quotient(a: Number, b: Number) -> Number:
-    """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
+    """Return `a / b`: a number, a symbolic float, or an f32 scalar for two sizes."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
     return _in_floats(operator.truediv, number(a), number(b))
