@@ -273,7 +273,9 @@ def _with_rounding(
     choice: QuantizationOptions,
     seen: Mapping[str, InputStatistics],
 ) -> LayerPlan:
-    """Return the plan with its rounding set: GPTQ, or to nearest."""
+    """Return the layer's plan with its weight's rounding method: GPTQ, or to
+    nearest.
+    """
     has_moments = layer.name in seen and seen[layer.name].moments is not None
     is_gptq = _is_chosen_for("gptq", choice, plan.kind) and has_moments
     return replace(plan, rounding=GPTQ if is_gptq else NEAREST)

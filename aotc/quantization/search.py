@@ -117,7 +117,9 @@ class _RungSearch:
         return self.measured(choice).lost <= self.quality
 
     def measure_alone(self) -> list[list[MeasuredLoss]]:
-        """Measure the loss with one layer quantised at a time, at each of its rungs."""
+        """Return the measured loss with one layer at a time quantised, at each of its
+        rungs.
+        """
         wide, count = self.widest, len(self.layers)
         self.keep(self.plans(wide))
         rows = []
@@ -164,7 +166,7 @@ class _RungSearch:
     def chosen(
         self, choice: tuple[int, ...], alone: Sequence[Sequence[MeasuredLoss]]
     ) -> Chosen:
-        """Return the result of the search: a choice's plans, and the losses measured.
+        """Return a choice's plans with its loss, and the losses measured on the way.
 
         Args:
             choice: a rung for each layer.

@@ -38,7 +38,7 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
 
 
 def _with_layouts(original: Original, entry: Entry) -> Original:
-    """Return the original with inputs and results transposed to the entry's layouts."""
+    """Return an `Original` with inputs and results transposed to an entry's layouts."""
     steps, example = original.steps, original.example
 
     def run(given: Inputs) -> Any:
@@ -76,7 +76,9 @@ _Layouts = Callable[[Port], tuple[str, str]]  # before and after
 
 
 def _to_source_layouts(given: Inputs, entry: Entry) -> dict[str, object]:
-    """Return the inputs transposed from the entry's layouts to the source's."""
+    """Return input arrays transposed from an entry's layouts (NHWC, say) to the
+    source's.
+    """
     return _transpose_inputs(given, entry, _entry_and_source_layouts)
 
 

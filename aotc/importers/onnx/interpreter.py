@@ -121,7 +121,7 @@ class OnnxInterpreter:
     # ---- one node -------------------------------------------------------------------
 
     def _import(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value | None]:
-        """Return a node's results, or placeholders if a survey finds that it fails."""
+        """Return a node's results; under `aotc explain`, placeholders if it fails."""
 
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):

@@ -27,8 +27,7 @@ Feeds = Mapping[str, np.ndarray]
 def of_file(
     model: OnnxModel, path: Path, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Original:
-    """Return the original of an ONNX file: a runner by ONNX Runtime or onnx's
-    reference.
+    """Return an `Original` that runs an ONNX file in ONNX Runtime or onnx's reference.
 
     Args:
         model: what was read from it.

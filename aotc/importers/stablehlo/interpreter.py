@@ -59,7 +59,7 @@ class StableHloInterpreter:
     def _results(
         self, op: ir.Operation, operands: list[Value], values: Environment
     ) -> list[Value]:
-        """Return an op's results, or placeholders if a survey finds that it fails."""
+        """Return an op's results; under `aotc explain`, placeholders if it fails."""
         if op.name == "stablehlo.constant" and op.results[0] in self.weights:
             return [self.weights[op.results[0]]]
         if op.name in ("func.call", "call"):

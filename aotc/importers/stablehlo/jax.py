@@ -222,7 +222,9 @@ class _CallingConvention:
         return None if name is None else self.arguments[name]
 
     def _donated_names(self, donated: Sequence[bool]) -> list[str]:
-        """Return the names of arguments with donated leaves."""
+        """Return the names of arguments that `jax.jit` donates leaves of, given leaf
+        flags.
+        """
         found, start = [], 0
         for name, value in self.arguments.items():
             count = len(leaves_of(value))

@@ -89,7 +89,7 @@ class StableHloModule:
         return {name: literal(op) for name, op in self.literals.items()}
 
     def text(self) -> str:
-        """Return the module's text in MLIR's generic form."""
+        """Return the MLIR module as text in generic form."""
         return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
     def call(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def of_function(
     function: Callable[..., object], arguments: Mapping[str, PyTree], by_place: bool
 ) -> Original:
-    """Return the original of a JAX function, which JAX runs.
+    """Return an `Original` that runs a JAX function in JAX, to compare with.
 
     Args:
         function: of pytrees.
@@ -42,7 +42,7 @@ def of_function(
 
 
 def of_export(exported: Exported, places: int) -> Original:
-    """Return the original of a `jax.export`, whose first `places` inputs are
+    """Return an `Original` that runs a `jax.export`; its first inputs are
     positional.
     """
 
@@ -55,8 +55,8 @@ def of_export(exported: Exported, places: int) -> Original:
 
 
 def of_module(text: Callable[[], str]) -> Original | None:
-    """Return the original of a module, run by StableHLO's interpreter; None without
-    jaxlib.
+    """Return an `Original` that runs a module in StableHLO's interpreter; None without
+    one.
 
     Args:
         text: gives the module in generic form.

@@ -25,7 +25,7 @@ def of_program(
     program: ExportedProgram,
     forms: Mapping[str, _pytree.TreeSpec],
 ) -> Original:
-    """Return the original of an exported program, which PyTorch runs.
+    """Return an `Original` that runs an exported program in PyTorch, to compare with.
 
     Args:
         source: as it was exported.

@@ -68,7 +68,9 @@ def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
 
 
 def note_decompositions(module: GraphModule, table: Container[object]) -> None:
-    """Record for the survey the ops of a graph that torch decomposes by `table`."""
+    """Record, for `aotc explain`, the ops of a graph that torch decomposes by
+    `table`.
+    """
     for node in calls(module):
         if node.target in table:
             reason = "PyTorch's decomposition makes simpler ops of it"

@@ -91,7 +91,7 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Array:
-    """Return a matrix of mel filters, triangles that weight a spectrum."""
+    """Return the matrix of mel filters that maps spectra to mel bands."""
     count, points = int(only_number(bins)), int(only_number(length))
     ends = [2595 * numpy.log10(1 + only_number(end) / 700) for end in (low, high)]
     mels = ends[0] + numpy.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)

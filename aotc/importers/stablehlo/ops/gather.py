@@ -35,7 +35,7 @@ def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Valu
 
 
 def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
-    """Return the result of a gather op with these window sizes."""
+    """Return the windows of x that a gather op reads, of the size `window`."""
     numbers = stablehlo().GatherDimensionNumbers(op.attribute("dimension_numbers"))
     at = IndexedWindows(
         shape=shape_of(x),
