@@ -47,7 +47,7 @@ _INSTEAD = {
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """Import a model with the importer for its suffix.
+    """Return the program that the importer for the file's suffix makes of a model.
 
     Raises:
         InputError: there is no such file, or no importer for it.
@@ -68,7 +68,7 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
 
 
 def require_known(path: Path) -> None:
-    """Refuse a model that is not there, or of a kind that nothing imports.
+    """Refuse a path that is no file, or whose format no importer reads.
 
     Raises:
         InputError: see above.
@@ -90,6 +90,7 @@ def require_known(path: Path) -> None:
 
 
 def _unknown(path: Path, hint: str) -> InputError:
+    """Return an error of code `unknown-format`."""
     return InputError(
         "unknown-format",
         f"no frontend imports '{path.suffix or path.name}' files",

@@ -23,7 +23,7 @@ __all__ = ["load", "names_in", "run_file", "running", "trace"]
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """Trace `entries` (or all) of the model at `path`.
+    """Run a model.py and trace its entries (all, or those named) into a program.
 
     Raises:
         InputError: the file cannot be run, declares no such entry, or an entry is
@@ -45,7 +45,8 @@ def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
 def running(
     path: Path, entries: Sequence[str] = ()
 ) -> Iterator[tuple[ModuleType, list[EntryFunction]]]:
-    """Run a model's code within this block: its module, and `entries` (or all).
+    """Run a model.py; yield its module and entries, with its folder importable
+    meanwhile.
 
     Raises:
         InputError: the file cannot be run, or declares no such entry.
@@ -59,7 +60,7 @@ def running(
 
 
 def run_file(path: Path) -> ModuleType:
-    """The module that the Python file defines.
+    """Execute a Python file as a module, and return it.
 
     Raises:
         InputError: the file raises; the message quotes its line and error.
@@ -77,7 +78,7 @@ def run_file(path: Path) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Make `folder` importable within this block, as when a file in it is run.
+    """Put a folder on sys.path within this block, and forget its modules afterwards.
 
     What was imported from it is forgotten afterwards: the next model may have a helper
     of the same name.
@@ -95,7 +96,7 @@ def _importable(folder: Path) -> Iterator[None]:
 
 
 def _declared_entries(module: ModuleType) -> dict[str, EntryFunction]:
-    """The entries in the module's namespace, by name.
+    """Return a module's entry functions by name, networks included.
 
     A network is one, unless its name begins with an underscore.
     """
@@ -116,7 +117,7 @@ def _declared_entries(module: ModuleType) -> dict[str, EntryFunction]:
 
 
 def _hybrid_functions(module: ModuleType) -> list[str]:
-    """The names of functions that are not entries, as Python computes parts of them.
+    """Return the names of a module's hybrid functions, which mix in Python code.
 
     Their class is asked: `aotc.numpy` and its kin import all that there is before they
     say that they have no such name.
@@ -129,7 +130,7 @@ def _hybrid_functions(module: ModuleType) -> list[str]:
 
 
 def _clash(entry: EntryFunction, other: object) -> InputError:
-    """Return the error of an entry whose name stands for something else as well."""
+    """Return the error of two entries, or an entry and something else, of one name."""
     place = other.place if isinstance(other, EntryFunction) else _place_of(other)
     what = "entry" if isinstance(other, EntryFunction) else type(other).__name__
     line = f", {_line(place)}" if place else ""
@@ -143,11 +144,13 @@ def _clash(entry: EntryFunction, other: object) -> InputError:
 
 
 def _place_of(value: object) -> Place | None:
+    """Return the file and line where a function is defined; None for other values."""
     code = getattr(value, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else None
 
 
 def _line(place: Place) -> str:
+    """Return a place as the text `file:line`."""
     return f"{relative_path(place[0])}:{place[1]}"
 
 
@@ -157,6 +160,7 @@ def _select_entries(
     hybrids: Sequence[str],
     wanted: Sequence[str],
 ) -> list[EntryFunction]:
+    """Return the entries that are wanted, or all; refuse names that are none."""
     for name in wanted or ([] if declared else hybrids):
         if name in hybrids:
             raise InputError(
@@ -182,7 +186,7 @@ def _select_entries(
 
 
 def names_in(module: ModuleType) -> dict[int, str]:
-    """The module's own names of its Weights and States, by identity."""
+    """Return the names of a module's Weights and States, by id."""
     found: dict[int, str] = {}
     for name, value in vars(module).items():
         if isinstance(value, Imported):

@@ -82,7 +82,7 @@ def quantization_aware(
 
 @dataclass(frozen=True)
 class QuantizationAware:
-    """A function whose layers round weights and inputs as a recipe says.
+    """A function whose layers fake-quantise their weights and inputs by a recipe.
 
     Ranges are a dict with a dict for each layer that has any, by the name of its weight
     in the first argument: `low` and `high`, the ends of its inputs, and `steps` of its
@@ -104,19 +104,19 @@ class QuantizationAware:
     def __call__(
         self, ranges: Ranges, params: PyTree, *args: object, **kwargs: object
     ) -> Any:
-        """The function's result, by ranges as they are."""
+        """Return the function's result, fake-quantised with these ranges."""
 
         def known(
             name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
-            return self._known(ranges, name, kind)
+            return self._ranges_of_layer(ranges, name, kind)
 
-        return self._run(known, params, args, kwargs)[1]
+        return self._call_rounded(known, params, args, kwargs)[1]
 
     def observe(
         self, ranges: Ranges, params: PyTree, *args: object, **kwargs: object
     ) -> tuple[dict[str, Any], Any]:
-        """Return the ranges updated by the inputs seen, and the function's result by
+        """Return the ranges updated by the inputs seen, and the function's result with
         them.
 
         The ends of a range move towards the least and the greatest element of the
@@ -127,18 +127,19 @@ class QuantizationAware:
         def moved(
             name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
-            known = dict(self._known(ranges, name, kind))
-            for end, seen in _ends(kind, x).items():
+            known = dict(self._ranges_of_layer(ranges, name, kind))
+            for end, seen in _input_range(kind, x).items():
                 before = lift(known[end])
                 step = np.multiply(np.subtract(seen, before), self.rate)
                 known[end] = np.add(before, step)
             return known
 
-        found, result = self._run(moved, params, args, kwargs)
+        found, result = self._call_rounded(moved, params, args, kwargs)
         return {**ranges, **found}, result
 
     def init(self, params: PyTree, *args: object, **kwargs: object) -> dict[str, Any]:
-        """Return the ranges that weights and inputs have before training.
+        """Return the initial ranges of weights and inputs, by layer, from example
+        arguments.
 
         Args:
             params: of the function.
@@ -149,22 +150,24 @@ class QuantizationAware:
         def first(
             name: str, form: LayerForm, kind: LayerPrecision, weight: Array, x: Array
         ) -> Mapping[str, Any]:
-            found: dict[str, Any] = _ends(kind, x)
+            found: dict[str, Any] = _input_range(kind, x)
             if self.learned and kind.is_integer:
                 found[STEPS] = weight_grid(weight.__array__(), form.summed, kind).scales
             return found
 
         with without_tracing():
-            found, _ = self._run(first, params, args, kwargs)
+            found, _ = self._call_rounded(first, params, args, kwargs)
             return {
                 name: {k: numpy.array(lift(x).__array__()) for k, x in row.items()}
                 for name, row in found.items()
             }
 
-    def _known(
+    def _ranges_of_layer(
         self, ranges: Ranges, name: str, kind: LayerPrecision
     ) -> Mapping[str, Any]:
-        """The ranges of a layer; those that its precision needs are among them."""
+        """Return a layer's ranges; refuse if one that its precision needs is
+        missing.
+        """
         row = ranges.get(name, {})
         needed = {LOW, HIGH} if kind.inputs == "static" else set()
         needed |= {STEPS} if self.learned else set()
@@ -177,10 +180,12 @@ class QuantizationAware:
             )
         return row
 
-    def _run(
+    def _call_rounded(
         self, range_of: _Range, params: object, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call the function; returns the ranges that were used, and its result."""
+        """Call the function with fake-quantised layers; return the ranges used and its
+        result.
+        """
         rounding = _Rounding(self, range_of)
         result = rounding.layers.call(self.function, params, args, kwargs)
         return rounding.ranges, result
@@ -190,8 +195,8 @@ class QuantizationAware:
         return function_name(self.function)
 
 
-def _ends(kind: LayerPrecision, x: Array) -> dict[str, Array]:
-    """Return an input's least and greatest element, or 0, for a static range."""
+def _input_range(kind: LayerPrecision, x: Array) -> dict[str, Array]:
+    """Return {low, high} of an input, 0 included; empty if its range is not static."""
     if kind.inputs != "static":
         return {}
     x = stop_gradient(x)
@@ -199,7 +204,7 @@ def _ends(kind: LayerPrecision, x: Array) -> dict[str, Array]:
 
 
 class _Rounding:
-    """A hook that rounds the operands of layers, while a function is called.
+    """A hook that fake-quantises the operands of layers while a function is traced.
 
     Args:
         aware: what is asked for.
@@ -208,11 +213,11 @@ class _Rounding:
 
     def __init__(self, aware: QuantizationAware, range_of: _Range) -> None:
         self.ranges: dict[str, Any] = {}  # those that were used, by layer
-        self.layers = LayerInterceptor(self._change)
+        self.layers = LayerInterceptor(self._fake_quantized_results)
         self._aware, self._range_of = aware, range_of
 
-    def _change(self, layer: LayerOp) -> list[Array]:
-        """Compute a layer with its operands rounded to the layer's precision."""
+    def _fake_quantized_results(self, layer: LayerOp) -> list[Array]:
+        """Return a layer's results, with operands rounded to its precision."""
         form = _form(layer)
         if form is None:
             return layer.results()
@@ -238,7 +243,9 @@ class _Rounding:
 
 
 def _form(layer: LayerOp) -> LayerForm | None:
-    """The form of a layer, in the axes of its weight's base; None if it has none."""
+    """Return the facts on a traced layer that decide its precisions; None if
+    unsupported.
+    """
     weight, attributes = layer.weight, layer.attributes
     if layer.operands[layer.number].dtype != "f32":
         return None

@@ -44,7 +44,7 @@ PERCENTILE = 99.99  # of the inputs, within the range
 
 @dataclass(frozen=True)
 class QuantizationOptions:
-    """The options of a quantisation.
+    """The options of quantising a program: recipe, calibration, quality and methods.
 
     Args:
         recipe: out of `RECIPES`.
@@ -63,6 +63,7 @@ class QuantizationOptions:
     methods: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        """Refuse methods that exclude each other, and options that have no effect."""
         if {"smoothquant", "equalize"} <= {*self.methods}:
             raise InputError(
                 "bad-option",
@@ -80,20 +81,18 @@ class QuantizationOptions:
 
     @property
     def has_calibration(self) -> bool:
-        """Return whether a calibration other than the default was asked for."""
+        """Return whether the options ask for another calibration than the default."""
         return (
             self.calibration != QuantizationOptions.calibration
             or self.percentile is not None
         )
 
     def _without_effect(self) -> Iterator[tuple[str, str]]:
-        """Yield the options without effect, with the reason, and how they would have
-        one.
-        """
+        """Yield the reason why an option has no effect, and what would give it one."""
         recipe = "another recipe"
         kinds = [each for each in ladder(self.recipe) if not each.is_of_tables]
         for method in self.methods:
-            if not any(_suits(method, kind) for kind in kinds):
+            if not any(_applies_to(method, kind) for kind in kinds):
                 why = f"the method '{method}' does nothing for the recipe {self.recipe}"
                 yield why, recipe
         if self.percentile is not None and self.calibration != "percentile":
@@ -110,7 +109,7 @@ Integers = Mapping[tuple[str, str], Array]  # of weights, by layer and precision
 
 @dataclass(frozen=True)
 class Calibration:
-    """The plans that layers can have, with integers and grids of their weights.
+    """The plans that each layer can have, with the integers and scales of its weight.
 
     Args:
         rungs: the plans that each layer can have.
@@ -123,7 +122,9 @@ class Calibration:
     grids: Grids
 
     def rounded_weights(self, plans: Sequence[LayerPlan]) -> dict[str, Array]:
-        """Return the integers of those of the layers whose plan has some."""
+        """Return the integers of weights not rounded to nearest, by layer, for these
+        plans.
+        """
         keys = [(plan.layer, plan.precision) for plan in plans]
         return {key[0]: self.integers[key] for key in keys if key in self.integers}
 
@@ -135,7 +136,8 @@ def calibrate(
     calls: Calls,
     tell: Tell,
 ) -> Calibration:
-    """Return the plans of layers, for all precisions of a recipe.
+    """Return each layer's possible plans, one for each precision of the recipe it can
+    have.
 
     Args:
         program: prepared.
@@ -171,7 +173,9 @@ def _rungs(
     choice: QuantizationOptions,
     seen: Mapping[str, InputStatistics],
 ) -> list[LayerPlan]:
-    """Return the plans that a layer can have, before measurements."""
+    """Return a layer's plans, the narrowest precision first, without grids or
+    factors.
+    """
     plans, why = list[LayerPlan](), ""
     for kind in ladder(choice.recipe):
         if kind.is_of_tables and not layer.is_table:
@@ -186,13 +190,15 @@ def _rungs(
     return plans
 
 
-def _is_for(method: str, choice: QuantizationOptions, kind: LayerPrecision) -> bool:
-    """Return whether a method is asked for, and suits the precision."""
-    return method in choice.methods and _suits(method, kind)
+def _is_chosen_for(
+    method: str, choice: QuantizationOptions, kind: LayerPrecision
+) -> bool:
+    """Return whether a calibration method is chosen and applies to a precision."""
+    return method in choice.methods and _applies_to(method, kind)
 
 
-def _suits(method: str, kind: LayerPrecision) -> bool:
-    """Return whether a method suits a precision."""
+def _applies_to(method: str, kind: LayerPrecision) -> bool:
+    """Return whether a calibration method applies to a precision."""
     inputs = METHODS[method][1]
     return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
 
@@ -205,7 +211,7 @@ def _with_factors(
     seen: Mapping[str, InputStatistics],
     tell: Tell,
 ) -> Rungs:
-    """The plans with factors of input channels, where a method gives some."""
+    """Return the plans with the scale factors of input channels that methods choose."""
     alike: dict[str, Array] = {}
     if "smoothquant" in choice.methods:
         of_bytes = [each for each in ladder(choice.recipe) if each.inputs != "float"]
@@ -218,10 +224,11 @@ def _with_factors(
         for plan in row:
             factors = None
             if any(
-                _is_for(each, choice, plan.kind) for each in ("smoothquant", "equalize")
+                _is_chosen_for(each, choice, plan.kind)
+                for each in ("smoothquant", "equalize")
             ):
                 factors = alike.get(layer.name)
-            elif _is_for("awq", choice, plan.kind) and layer.name in seen:
+            elif _is_chosen_for("awq", choice, plan.kind) and layer.name in seen:
                 tell(f"awq: {layer.name}")
                 factors = activation_aware(program, layer, seen[layer.name], plan.kind)
             plans.append(replace(plan, factors=factors))
@@ -237,7 +244,7 @@ def _with_grids(
     calls: Calls,
     seen: Mapping[str, InputStatistics],
 ) -> Rungs:
-    """Return the plans with grids of static inputs.
+    """Return the plans with the scale and zero point of inputs that are static.
 
     Inputs that are divided by factors are observed again.
     """
@@ -266,9 +273,11 @@ def _with_rounding(
     choice: QuantizationOptions,
     seen: Mapping[str, InputStatistics],
 ) -> LayerPlan:
-    """The plan with the way that its weight is rounded."""
+    """Return the layer's plan with its weight's rounding method: GPTQ, or to
+    nearest.
+    """
     has_moments = layer.name in seen and seen[layer.name].moments is not None
-    is_gptq = _is_for("gptq", choice, plan.kind) and has_moments
+    is_gptq = _is_chosen_for("gptq", choice, plan.kind) and has_moments
     return replace(plan, rounding=GPTQ if is_gptq else NEAREST)
 
 
@@ -279,7 +288,7 @@ def rounded_integers(
     seen: Mapping[str, InputStatistics],
     grids: Grids,
 ) -> dict[tuple[str, str], Array]:
-    """Return the integers of weights that GPTQ rounds."""
+    """Return the integers of weights that GPTQ rounds, by layer and precision."""
     by_name = {layer.name: layer for layer in layers}
     found = {}
     for plan in plans:
@@ -300,7 +309,7 @@ def _with_corrections(
     integers: Integers,
     grids: Grids,
 ) -> Rungs:
-    """Add to plans the mean error of each feature, to correct the results.
+    """Return the plans with a correction: the mean error of each feature of the result.
 
     Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
     Correction", ICCV 2019, by the data.

@@ -24,7 +24,7 @@ BATCH = 32  # samples of a call, where an entry takes any number of them
 
 @dataclass(frozen=True)
 class Data:
-    """Arrays by the names of inputs, and perhaps others that a metric reads.
+    """Calibration arrays by the names of inputs, with others that only a metric reads.
 
     Args:
         arrays: of all samples, along the first axis; one called `entry/input` is for
@@ -37,7 +37,7 @@ class Data:
 
     @classmethod
     def read(cls, path: Path) -> Data:
-        """Read an `.npz` or `.safetensors` file.
+        """Return the calibration data in an `.npz` or `.safetensors` file.
 
         Raises:
             InputError: see `aotc.core.array_files`.
@@ -47,7 +47,7 @@ class Data:
 
     @property
     def sha256(self) -> str:
-        """The digest of the arrays, whatever the file is compressed by."""
+        """SHA-256 of the arrays, however the file is compressed."""
         return arrays_digest(dict(sorted(self.arrays.items())))
 
     def facts(self, entries: Sequence[Entry]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Data:
         return not self.missing(entry)
 
     def array(self, entry: Entry, port: Port) -> Array | None:
-        """Return the array of an input, if there is one."""
+        """Return the calibration array of an input; None without one."""
         own = f"{entry.name}/{port.name}"
         return self.arrays.get(own, self.arrays.get(port.name))
 
@@ -83,7 +83,7 @@ class Data:
         return [port.name for port in ports if self.array(entry, port) is None]
 
     def calls(self, entry: Entry) -> list[list[Array]]:
-        """Return the inputs of each call of an entry, in the order of its inputs.
+        """Return the inputs of each call of an entry that the data is cut into.
 
         An array with an axis more than its input has a call for each of its elements;
         others are cut along their first axis, into parts of the input's size, or of
@@ -93,7 +93,9 @@ class Data:
             InputError: `bad-data`: a shape or dtype that the entry does not take, or
                 inputs that make different numbers of calls.
         """
-        parts = [list(self._parts(entry, port)) for port in entry.ports("input")]
+        parts = [
+            list(self._slices_for_calls(entry, port)) for port in entry.ports("input")
+        ]
         counts = sorted({len(each) for each in parts} - {1})
         if len(counts) > 1:
             names = [port.name for port in entry.ports("input")]
@@ -113,8 +115,8 @@ class Data:
             raise self._refused_by(error) from None
         return found
 
-    def _parts(self, entry: Entry, port: Port) -> Iterator[Array]:
-        """Yield the input arrays of the calls of an entry, in their order."""
+    def _slices_for_calls(self, entry: Entry, port: Port) -> Iterator[Array]:
+        """Yield the array that an input has in each call of an entry."""
         kind, array = port.type, self._converted(entry, port)
         self._require_sizes(entry, port, array)
         if array.ndim == kind.rank + 1:
@@ -134,7 +136,7 @@ class Data:
             yield array[start : start + step]
 
     def _converted(self, entry: Entry, port: Port) -> Array:
-        """Return the array of an input in the dtype of the input.
+        """Return the calibration array of an input, converted to the input's dtype.
 
         Raises:
             InputError: `bad-data`: the dtype does not hold it, or it holds NaN.
@@ -174,15 +176,17 @@ class Data:
             )
 
     def _refused_by(self, error: InputError) -> InputError:
+        """Return an error of code `bad-data` with the message of another one."""
         return InputError("bad-data", error.message, where=self.where, hint=_HINT)
 
     def _refused(self, expected: str, hint: str | None = None) -> InputError:
+        """Return an error of code `bad-data` at this file."""
         message = f"expected {expected}"
         return InputError("bad-data", message, where=self.where, hint=hint or _HINT)
 
 
 def _batch(entry: Entry) -> int:
-    """Return the number of samples in a call, where any number is allowed."""
+    """Return the number of samples for a call of an entry whose batch size is open."""
     most = [each.max for each in entry.symbols if each.max is not None]
     step = max((each.multiple_of for each in entry.symbols), default=1)
     return max(min([BATCH, *most]) // step, 1) * step

@@ -25,7 +25,8 @@ from aotc.quantization.precisions import PRECISIONS, WIDE, LayerPrecision
 def expected_times(
     layers: Sequence[Layer], precisions: Sequence[str], target: Target
 ) -> list[tuple[float, float]] | None:
-    """Return the seconds of layers in f32 and in their precisions, or None.
+    """Return each layer's roofline seconds in f32 and in its precision; None if
+    unknown.
 
     They are those of a call of the least sizes; None if there is no model of a target.
 
@@ -45,6 +46,7 @@ def expected_times(
 
 
 def _seconds(layer: Layer, kind: LayerPrecision, machine: Machine) -> float:
+    """Return a layer's roofline time in seconds in a precision."""
     with known_contracts(layer.entry.symbols):
         results = _elements(layer.op.results[0])
         inputs = 0 if layer.is_table else _elements(layer.op.operands[0])
@@ -58,7 +60,7 @@ def _seconds(layer: Layer, kind: LayerPrecision, machine: Machine) -> float:
 
 
 def _rate(kind: LayerPrecision, machine: Machine) -> float:
-    """Return the number of products summed in a cycle."""
+    """Return the multiply-adds per cycle at a precision's peak."""
     if kind.inputs != "float":
         pairs = [("u8", "i8"), ("i8", "i8")]
     else:
@@ -69,4 +71,5 @@ def _rate(kind: LayerPrecision, machine: Machine) -> float:
 
 
 def _elements(value: Value) -> int:
+    """Return the number of elements of a value, with typical sizes for symbols."""
     return math.prod(typical_size(size, IMAGES) for size in Tensor.of(value).shape)

@@ -44,7 +44,8 @@ def smooth(
     seen: Mapping[str, InputStatistics],
     kind: LayerPrecision,
 ) -> dict[str, Array]:
-    """Return factors by which inputs with channels of unlike size become alike.
+    """Return SmoothQuant's factors by layer, which even out the ranges of input
+    channels.
 
     Layers that read one input have the same, so that it is rounded once. How much of
     what is hard to round weights take is what leaves products the least error, which
@@ -73,7 +74,8 @@ def smooth(
 def _balanced(
     program: Program, group: Sequence[Layer], seen: InputStatistics, share: float
 ) -> Array | None:
-    """Return factors that move a share of the input's range to weights; None for none.
+    """Return channel factors that shift a share of input range to weights; None for
+    none.
 
     What is below the median counts as that: channels that the data hardly uses, such as
     pixels at the border, would else exceed their range in a call that does.
@@ -94,7 +96,9 @@ def _error(
     factors: Array | None,
     kind: LayerPrecision,
 ) -> float:
-    """The square error of products of rows that were seen, relative to the products."""
+    """Return the relative square error of quantised products on the calibration
+    rows.
+    """
     rows = seen.matrix
     by = np.ones(rows.shape[1], np.float32) if factors is None else factors
     divided = rows / by
@@ -115,7 +119,9 @@ def _error(
 
 
 def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
-    """Return factors that give a channel one range in the layers before and behind."""
+    """Return channel factors by layer that equalise weight ranges of consecutive
+    layers.
+    """
     by_result = {layer.op.results[0]: layer for layer in layers if not layer.is_table}
     found = {}
     for layer in layers:
@@ -132,7 +138,7 @@ def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
 def activation_aware(
     program: Program, layer: Layer, seen: InputStatistics, kind: LayerPrecision
 ) -> Array | None:
-    """Return factors that spare the weights of large inputs; None where none helps.
+    """Return AWQ's channel factors for a layer; None where none lowers the error.
 
     They are a power of the mean magnitude of each channel, the one by which results
     have the least error.
@@ -158,13 +164,13 @@ def activation_aware(
 
 
 def _usable(factors: Array) -> Array:
-    """Clip factors to bounds, as they are stored."""
+    """Return factors clipped to the range that is stored, in f32."""
     found: Array = np.clip(factors, _LEAST, _MOST).astype(np.float32)
     return found
 
 
 def _channel_most(program: Program, layer: Layer) -> Array:
-    """The largest magnitude of a weight for each channel that is summed up."""
+    """Return the largest magnitude of a layer's weight for each input channel."""
     array = np.abs(layer.array(program))
     assert layer.channels is not None
     axis = layer.channels[1]
@@ -173,7 +179,9 @@ def _channel_most(program: Program, layer: Layer) -> Array:
 
 
 def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | None:
-    """The layer whose features are the channels of a layer, behind elementwise ops."""
+    """Return the layer whose features are a layer's input channels, up to elementwise
+    ops.
+    """
     if layer.channels is None:
         return None
     value: Value = layer.op.operands[0]
@@ -198,9 +206,7 @@ def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | Non
 
 
 def _is_weight(layer: Layer, value: Value) -> bool:
-    """Return whether a value is of weights alone, or a weight repeated along the
-    samples.
-    """
+    """Return whether a value depends on weights alone, or broadcasts a weight."""
     repeated = made_by(value, Broadcast)
     known = layer.values.number_of
     return value in known or (repeated is not None and repeated.x in known)

@@ -19,7 +19,8 @@ from aotc.quantization.recipe import LayerPlan
 
 @dataclass(frozen=True)
 class FakeLayer:
-    """A layer with a weight that its precision can hold, as f32.
+    """A fake-quantised layer, computed in NumPy: its weight is quantised and
+    dequantised.
 
     Args:
         layer: of the program as it was.
@@ -40,7 +41,7 @@ class FakeLayer:
         grids: Grids,
         integers: Array | None = None,
     ) -> FakeLayer:
-        """Return a layer whose weight is rounded as a plan says.
+        """Return a layer with its weight fake-quantised by a plan.
 
         Args:
             program: prepared.
@@ -62,7 +63,7 @@ class FakeLayer:
         return cls(layer, plan, steps.astype(np.float32))
 
     def input(self, x: Array) -> Array:
-        """Return an input as the precision has it."""
+        """Return an input fake-quantised to the layer's precision."""
         kind, plan = self.plan.kind, self.plan
         if plan.factors is not None:
             x = divide_channels(self.layer, x, plan.factors)
@@ -76,7 +77,9 @@ class FakeLayer:
         return x
 
     def result(self, operands: Sequence[Array]) -> Array:
-        """Compute the layer on its operands besides the weight."""
+        """Return the layer's result on its operands, of which the weight is
+        replaced.
+        """
         weight = self.weight.transpose(self.layer.order)
         if self.layer.is_table:
             given = [weight, *operands[1:]]
@@ -91,4 +94,5 @@ class FakeLayer:
 
 
 def _cast(x: Array, dtype: str) -> Array:
+    """Return an array rounded to a narrower float dtype, as f32."""
     return x.astype(dtypes.to_numpy(dtype)).astype(np.float32)

@@ -14,7 +14,8 @@ PRODUCT, CONVOLUTION, TABLE = "dot_general", "conv_general", "gather"
 
 @dataclass(frozen=True)
 class LayerForm:
-    """The op of a layer and its weight, whether it is traced or of a program.
+    """The facts on a layer that decide its precisions, for traced and imported
+    programs.
 
     Args:
         op: the name of one of the three.
@@ -32,12 +33,12 @@ class LayerForm:
 
     @property
     def is_table(self) -> bool:
-        """Return whether the layer reads rows of the weight, without a product."""
+        """Return whether the layer is an embedding lookup, not a product."""
         return self.op == TABLE
 
     @property
     def terms(self) -> int:
-        """The number of terms of a sum."""
+        """Number of terms that one element of the result sums up."""
         return math.prod(self.shape[axis] for axis in self.summed)
 
     def refusal(self, precision: LayerPrecision) -> str | None:

@@ -28,7 +28,8 @@ def integers_of(
     grid: WeightGrid,
     seen: InputStatistics,
 ) -> Array:
-    """Return the integers of a weight, in the shape of its grid.
+    """Return the integers of a layer's weight as GPTQ rounds it, in the shape of its
+    grid.
 
     Args:
         layer: a product that sums one axis up.
@@ -55,7 +56,9 @@ def integers_of(
 def _round_rows(
     rows: Array, scales: Array, moments: Array, kind: LayerPrecision
 ) -> Array:
-    """Return the integers of rows, given their scales and the moments of inputs."""
+    """Return the integers of a weight's rows by GPTQ; earlier errors adjust
+    later rows.
+    """
     size = np.diag(moments)
     order = np.argsort(-size, kind="stable")
     rows, scales = rows[order], scales[order].astype(np.float64)
@@ -79,7 +82,7 @@ def _round_rows(
 
 
 def _inverse_factor(moments: Array) -> Array:
-    """The upper triangular factor of the inverse of moments, which are damped."""
+    """Return the Cholesky factor (upper) of the inverse of the damped moments."""
     size = np.diag(moments)
     damped = moments + np.diag(np.where(size > 0, _DAMPING * size.mean(), 1.0))
     inverse = np.linalg.inv(damped)

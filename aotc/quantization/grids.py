@@ -23,7 +23,7 @@ LEAST_STEP, LARGEST_F16 = 6.2e-5, 65504.0  # that f16 holds with all of its digi
 
 @dataclass(frozen=True)
 class WeightGrid:
-    """The scales of a quantised weight, and the shape in which they apply to it.
+    """The scales of a quantised weight, and the grouped shape to which they broadcast.
 
     Args:
         scales: of the rank of `grouped`, with 1 for each axis that shares a scale.
@@ -39,7 +39,9 @@ class WeightGrid:
 def grouped_shape(
     shape: tuple[int, ...], summed: tuple[int, ...], precision: LayerPrecision
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return a weight's shape, with an axis for each group, and the axes of a scale."""
+    """Return a weight's shape with an axis for groups, and the axes that share
+    a scale.
+    """
     if not precision.group:
         return shape, summed
     (axis,) = summed
@@ -53,7 +55,7 @@ def weight_grid(
     summed: tuple[int, ...],
     precision: LayerPrecision,
 ) -> WeightGrid:
-    """Choose the scales of a weight: those of the least mean square error.
+    """Return the scales of a weight that minimise the mean square error.
 
     Args:
         weight: in f32.
@@ -81,7 +83,7 @@ def given_grid(
     summed: tuple[int, ...],
     precision: LayerPrecision,
 ) -> WeightGrid:
-    """Return the grid of a weight of a shape that has the scales of a vector."""
+    """Return the grid of a weight of this shape, given its scales as a vector."""
     grouped, axes = grouped_shape(shape, summed, precision)
     sizes = [1 if i in axes else n for i, n in enumerate(grouped)]
     return WeightGrid(scales.reshape(sizes), grouped, axes)
@@ -93,7 +95,7 @@ def trained_grid(
     precision: LayerPrecision,
     steps: Array | None,
 ) -> WeightGrid:
-    """Return the scales of a weight that was trained with, see `straight_through`.
+    """Return the grid that a weight had in quantisation-aware training.
 
     Args:
         weight: in f32.
@@ -118,8 +120,8 @@ def trained_grid(
 
 
 def _storable(scale: Array, precision: LayerPrecision) -> Array:
-    """Return scales as they are stored: those of groups in f16 where no digits are
-    lost.
+    """Return scales rounded as they are stored: per group in f16, if the range
+    allows.
     """
     fits = scale.min() >= LEAST_STEP and scale.max() <= LARGEST_F16
     if precision.group and fits:
@@ -128,19 +130,19 @@ def _storable(scale: Array, precision: LayerPrecision) -> Array:
 
 
 def are_half(scales: Array, precision: LayerPrecision) -> bool:
-    """Return whether f16 holds the scales exactly."""
+    """Return whether scales are those of groups, and exact in f16."""
     halves = scales.astype(np.float16).astype(np.float32)
     return bool(precision.group) and bool(np.array_equal(halves, scales))
 
 
 def round_to_grid(values: Array, scale: Array, precision: LayerPrecision) -> Array:
-    """Return the nearest integers of a grid, as floats; halves go to even ones."""
+    """Return values divided by scales, rounded half to even and clipped, as floats."""
     nearest: Array = np.clip(np.round(values / scale), *precision.bounds)
     return nearest
 
 
 def fake_weight(weight: Array, grid: WeightGrid, precision: LayerPrecision) -> Array:
-    """Return a weight after rounding to nearest."""
+    """Return a weight quantised to a grid and dequantised."""
     grouped = weight.reshape(grid.grouped)
     steps = round_to_grid(grouped, grid.scales, precision)
     found: Array = (steps * grid.scales).reshape(weight.shape).astype(np.float32)
@@ -152,7 +154,7 @@ def fake_weight(weight: Array, grid: WeightGrid, precision: LayerPrecision) -> A
 
 @dataclass(frozen=True)
 class InputGrid:
-    """The scale and zero point of the bytes of an input."""
+    """The scale and zero point of an input that is quantised to u8."""
 
     scale: float
     zero_point: int
@@ -170,7 +172,7 @@ class InputGrid:
 
 
 def fake_input(x: Array, grid: InputGrid) -> Array:
-    """Return an input after quantisation."""
+    """Return an input quantised to u8 by a grid and dequantised."""
     scale, zero = np.float32(grid.scale), np.float32(grid.zero_point)
     steps = np.round(np.clip(x / scale, 0 - zero, 255 - zero))
     return (steps * scale).astype(np.float32)

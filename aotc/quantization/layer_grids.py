@@ -13,12 +13,12 @@ from aotc.quantization.recipe import LayerPlan
 
 @dataclass
 class Grids:
-    """Grids of the weights of a program, and of its copies."""
+    """A cache of the weight grids of a program's layers, shared with its copies."""
 
     _known: dict[object, WeightGrid] = field(default_factory=dict)
 
     def grid(self, program: Program, layer: Layer, plan: LayerPlan) -> WeightGrid:
-        """Return the grid that a plan gives to a weight."""
+        """Return the weight grid of a layer by its plan, searched for once."""
         if plan.scales is not None:
             return given_grid(plan.scales, layer.shape, layer.summed, plan.kind)
         factors = None if plan.factors is None else plan.factors.tobytes()
@@ -30,7 +30,7 @@ class Grids:
 
 
 def scaled_weight(program: Program, layer: Layer, plan: LayerPlan) -> Array:
-    """Return the weight of a layer, multiplied by the factors of its plan."""
+    """Return a layer's weight, multiplied by its plan's channel factors."""
     weight = layer.array(program)
     if plan.factors is None:
         return weight

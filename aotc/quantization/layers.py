@@ -48,7 +48,7 @@ _FOLDED = re.compile(rf"\.{SUFFIX}(_\d+)?$")
 
 
 def prepare(program: Program, *, is_trained: bool = False) -> None:
-    """Bring a program into the form whose layers are quantised, in place.
+    """Inline calls and fold scales into weights, in place, before layers are collected.
 
     Entries stand for what they were imported from no more: they are compared with the
     reference evaluator.
@@ -66,7 +66,7 @@ def prepare(program: Program, *, is_trained: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Layer:
-    """A product or convolution by a weight, or rows that are read of one.
+    """A product, convolution or embedding lookup whose weight can be quantised.
 
     The weight is what transposes are taken of, so that a table that is multiplied by as
     well is one weight. Axes are its own.
@@ -86,32 +86,34 @@ class Layer:
 
     @property
     def is_table(self) -> bool:
-        """Return whether the layer reads rows of the weight, without a product."""
+        """Return whether the layer is an embedding lookup, not a product."""
         return isinstance(self.op, Gather)
 
     @property
     def weight(self) -> Value:
-        """The weight of the layer."""
-        return _base(weight_operand(self.op))[0]
+        """The weight, before any transposes."""
+        return _base_of_transposes(weight_operand(self.op))[0]
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes of the weight, as the op has them."""
-        return _base(weight_operand(self.op))[1]
+        """The permutation from the stored weight's axes to those of the op's
+        operand.
+        """
+        return _base_of_transposes(weight_operand(self.op))[1]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the weight."""
+        """Shape of the stored weight."""
         return tuple(map(int, Tensor.of(self.weight).shape))
 
     @property
     def where(self) -> str:
-        """The user's line of the layer."""
+        """Source location of the layer in the user's model."""
         return where_of(self.op) or self.entry.name
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """The axes of the weight that are summed up."""
+        """Axes of the weight that the product contracts, or that share a scale."""
         order = self.order
         if isinstance(self.op, ConvGeneral):
             return tuple(sorted(order[:-1]))
@@ -121,18 +123,20 @@ class Layer:
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
-        """The axes of the weight that are not."""
+        """Axes of the weight that are not contracted."""
         return tuple(free_axes(len(self.shape), (), self.summed))
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The sizes of the last axes of the result, which the weight gives it."""
+        """Sizes of the result's last axes, which are the weight's uncontracted ones."""
         kept = [axis for axis in self.order if axis in self.kept_axes]
         return tuple(self.shape[axis] for axis in kept)
 
     @property
     def channels(self) -> tuple[int, int] | None:
-        """The axes of input and weight of the one channel that is summed up, if so."""
+        """The contracted axis of input and of weight; None where there is not
+        just one.
+        """
         if isinstance(self.op, ConvGeneral):
             rank = len(self.shape)
             return (rank - 1, self.order[-2]) if self.op.groups == 1 else None
@@ -142,12 +146,12 @@ class Layer:
 
     @property
     def channel_count(self) -> int:
-        """The number of channels that are summed; 0 where they are not one axis."""
+        """Size of the contracted axis; 0 where there is not just one."""
         return 0 if self.channels is None else self.shape[self.channels[1]]
 
     @property
     def form(self) -> LayerForm:
-        """The form of the layer, which decides the precisions that it can have."""
+        """The facts on the layer that decide which precisions it can have."""
         op = self.op
         return LayerForm(
             type(op)._op_name,
@@ -158,14 +162,18 @@ class Layer:
         )
 
     def scale_count(self, precision: LayerPrecision) -> int:
-        """Return the number of scales of the weight in a precision; 0 for floats."""
+        """Return how many scales the weight has in a precision; 0 if it stores
+        floats.
+        """
         if not precision.is_integer:
             return 0
         shape, axes = grouped_shape(self.shape, self.summed, precision)
         return math.prod(n for i, n in enumerate(shape) if i not in axes)
 
     def stored_weight(self, program: Program) -> StoredArray:
-        """The array of the weight, which may be still to be computed."""
+        """Return the array of the weight, which may be computed only when it is
+        read.
+        """
         arrays = {x: program.parameters[n] for x, n in self.values.weight_of.items()}
         if self.weight in arrays:
             return arrays[self.weight]
@@ -173,7 +181,7 @@ class Layer:
         return ComputedArray(ops, self.weight, arrays)
 
     def array(self, program: Program) -> Array:
-        """The weight as f32."""
+        """Return the weight as an f32 array."""
         return np.asarray(self.stored_weight(program)).astype(np.float32, copy=False)
 
     def refusal(self, precision: LayerPrecision, program: Program) -> str | None:
@@ -186,7 +194,9 @@ class Layer:
         return self.form.refusal(precision) or self._overflow(precision, program)
 
     def _overflow(self, precision: LayerPrecision, program: Program) -> str | None:
-        """Return why elements of the weight are beyond a narrower float, or None."""
+        """Return why the weight overflows a precision's narrower float; None if it does
+        not.
+        """
         if not precision.dtype:
             return None
         weight = np.abs(self.array(program))
@@ -204,8 +214,8 @@ def weight_operand(op: LayerOp) -> Value:
     return value
 
 
-def _base(value: Value) -> tuple[Value, tuple[int, ...]]:
-    """Return the value below a chain of transposes, and the permutation of them all."""
+def _base_of_transposes(value: Value) -> tuple[Value, tuple[int, ...]]:
+    """Return the value below a chain of transposes, and their combined permutation."""
     order = tuple(range(Tensor.of(value).rank))
     while (turned := made_by(value, Transpose)) is not None:
         order = tuple(turned.permutation[axis] for axis in order)
@@ -214,7 +224,7 @@ def _base(value: Value) -> tuple[Value, tuple[int, ...]]:
 
 
 def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
-    """Return an input that is divided by a number for each channel."""
+    """Return a layer's input divided by its channel factors."""
     assert layer.channels is not None
     shape = [1] * x.ndim
     shape[layer.channels[0]] = -1
@@ -224,7 +234,7 @@ def divide_channels(layer: Layer, x: Array, factors: Array) -> Array:
 
 @dataclass(frozen=True)
 class LayerRefusal:
-    """An op that no recipe quantises.
+    """An op that cannot be quantised, and why.
 
     Args:
         op: its name, or that of an op that reads a weight.
@@ -258,9 +268,7 @@ def layers_of(program: Program) -> list[Layer]:
 
 
 def refusals_of(program: Program) -> list[LayerRefusal]:
-    """Return the ops that no recipe quantises: other products, and other readers of
-    weights.
-    """
+    """Return the products, and other readers of weights, that cannot be quantised."""
     found, read = list[LayerRefusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
@@ -269,27 +277,27 @@ def refusals_of(program: Program) -> list[LayerRefusal]:
             size = sum(program.parameters[name].nbytes for name in sources)
             where = where_of(op) or values.entry.name
             found.append(LayerRefusal(_title(op), where, why, size))
-    found += _in_bodies(program)
+    found += _refusals_in_bodies(program)
     for values in _entries(program):
         for value, name in values.weight_of.items():
             reader = next((use.owner for use in value.uses), None)
             if name not in read and reader is not None and Tensor.of(value).rank > 1:
                 read.add(name)
-                found.append(_unused(values, reader, name, program))
+                found.append(_unused_weight_refusal(values, reader, name, program))
     return found
 
 
-def _unused(
+def _unused_weight_refusal(
     values: BuildTimeValues, reader: Operation, name: str, program: Program
 ) -> LayerRefusal:
-    """Return the refusal of a weight that is read and never multiplied by."""
+    """Return the refusal of a weight that no product reads."""
     where = where_of(reader) or values.entry.name
     why = f"it reads the weight '{name}', which no product multiplies by"
     return LayerRefusal(_title(reader), where, why, program.parameters[name].nbytes)
 
 
-def _in_bodies(program: Program) -> Iterator[LayerRefusal]:
-    """Yield products in functions that loops, branches and derivatives run."""
+def _refusals_in_bodies(program: Program) -> Iterator[LayerRefusal]:
+    """Yield a refusal for each product in the body of a loop or branch."""
     for name, function in functions_of(program.module).items():
         if is_entry(function) or function.is_external:
             continue
@@ -302,6 +310,7 @@ def _in_bodies(program: Program) -> Iterator[LayerRefusal]:
 
 
 def _entries(program: Program) -> Iterator[BuildTimeValues]:
+    """Yield, for each entry, its values that depend on weights alone."""
     functions = functions_of(program.module)
     for entry in program.entries:
         yield BuildTimeValues(entry, functions[entry.name], {})
@@ -310,7 +319,9 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 def _products(
     program: Program,
 ) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
-    """Yield the products of calls and the reads of tables, with the known weights."""
+    """Yield the products and embedding lookups of all entries, with the entry's
+    values.
+    """
     for values in _entries(program):
         for op in values.ops:
             if not isinstance(op, LayerOp):
@@ -322,7 +333,7 @@ def _products(
 
 
 def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
-    """Return the reason why a product cannot be quantised; None if it can."""
+    """Return why a product or lookup cannot be quantised; None if it can."""
     if _is_quantized(values, weight_operand(op)):
         return "its weight is quantised already"
     if isinstance(op, Gather):
@@ -347,7 +358,7 @@ def _refusal(values: BuildTimeValues, op: LayerOp) -> str | None:
 
 
 def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
-    """Return whether a weight is computed from integers."""
+    """Return whether a weight is dequantised from integers."""
     if value not in values.source_of:
         return False
     leaves = values.values_below([value]) & values.weight_of.keys()
@@ -355,7 +366,7 @@ def _is_quantized(values: BuildTimeValues, value: Value) -> bool:
 
 
 def _is_state(values: BuildTimeValues, value: Value) -> bool:
-    """Return whether a value is a leaf of a state, perhaps transposed or reshaped."""
+    """Return whether a value is a state's leaf, perhaps transposed or reshaped."""
     while isinstance(op := defining_op(value), Transpose | Reshape):
         value = op.x
     arguments = values.function.entry_block.arguments
@@ -364,6 +375,7 @@ def _is_state(values: BuildTimeValues, value: Value) -> bool:
 
 
 def _title(op: Operation) -> str:
+    """Return the name of a graph op without its dialect."""
     return str(op.operation.name).removeprefix("graph.")
 
 

@@ -23,14 +23,14 @@ Calls = Mapping[str, Sequence[Sequence[Array]]]  # inputs of each call, by entry
 
 
 def calls_of(program: Program, data: Data) -> dict[str, list[list[Array]]]:
-    """Return the calls of each entry that the data has inputs for."""
+    """Return the calls (input arrays) of each entry that the data has inputs for."""
     return {each.name: data.calls(each) for each in entries_with(program, data)}
 
 
 def run(
     program: Program, calls: Calls, watch: reference.Watch | None = None
 ) -> dict[str, list[Array]]:
-    """Return the outputs of each entry, those of all calls joined along the first axis.
+    """Run calls by the reference evaluator; return each entry's outputs, concatenated.
 
     States have their initial values in each call.
 
@@ -58,6 +58,7 @@ def _call(
     inputs: Sequence[Array],
     watch: reference.Watch | None,
 ) -> list[Array]:
+    """Evaluate one call of an entry; return its outputs."""
     given = iter(inputs)
     values = [
         next(given) if port.kind == "input" else arrays[port.name]
@@ -69,7 +70,7 @@ def _call(
 
 
 def join_outputs(parts: Sequence[Array]) -> Array:
-    """Return an output of several calls as one array."""
+    """Return an output of several calls, concatenated along the first axis."""
     shapes = {part.shape[1:] for part in parts}
     if parts[0].ndim and len(shapes) == 1:
         return np.concatenate(parts)
@@ -79,7 +80,7 @@ def join_outputs(parts: Sequence[Array]) -> Array:
 
 
 class MeasuredLoss(NamedTuple):
-    """The measured loss of a program.
+    """The loss of a quantised program against the original, by the metric and as noise.
 
     Args:
         lost: by the metric.
@@ -92,7 +93,7 @@ class MeasuredLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class Yardstick:
-    """The yardstick of programs: data, metric, and expected results.
+    """The data, metric and reference outputs by which quantised programs are measured.
 
     Args:
         metric: how.
@@ -108,7 +109,9 @@ class Yardstick:
 
     @classmethod
     def of(cls, program: Program, data: Data, metric: LossMetric) -> Yardstick:
-        """Make the yardstick of a program."""
+        """Run the unquantised program on the data, and return the yardstick of its
+        outputs.
+        """
         calls = calls_of(program, data)
         outputs = run(program, calls)
         every = [x for each in outputs.values() for x in each]
@@ -131,7 +134,7 @@ class Yardstick:
 
     @property
     def entries(self) -> list[str]:
-        """The names of the entries of which the metric measures an output."""
+        """Names of the entries with an output that the metric measures."""
         found = self.outputs.items()
         return [name for name, each in found if any(map(self.metric.measures, each))]
 
@@ -147,13 +150,13 @@ class Yardstick:
         return found
 
     def measure(self, program: Program) -> MeasuredLoss:
-        """Measure the loss of a program: the largest of any entry."""
+        """Run a quantised program, and return its loss: the largest over entries."""
         return self.compare(program, run(program, self.calls))
 
     def compare(
         self, program: Program, found: Mapping[str, list[Array]]
     ) -> MeasuredLoss:
-        """Return the loss of a program from its outputs for the calls.
+        """Return the loss of a program's outputs against the reference outputs.
 
         Args:
             program: that gave them.
@@ -166,22 +169,24 @@ class Yardstick:
         data = dict(self.data.arrays)
         pairs = {name: (self.outputs[name], found[name]) for name in self.entries}
         lost = [self.metric.loss_of(names[x], *pair, data) for x, pair in pairs.items()]
-        noise = [_noise(*pair) for pair in pairs.values()]
+        noise = [_relative_square_error(*pair) for pair in pairs.values()]
         return MeasuredLoss(max(lost), max(noise))
 
 
-def _noise(reference: Sequence[Array], found: Sequence[Array]) -> float:
-    """Return the square of the differences of outputs, by that of the outputs."""
+def _relative_square_error(reference: Sequence[Array], found: Sequence[Array]) -> float:
+    """Return the largest relative square error of any output."""
     shares = [0.0]
     for x, y in zip(reference, found, strict=True):
-        size, error = map(sum, zip(*_squares(x, y), strict=True)) if x.size else (0, 0)
+        size, error = (
+            map(sum, zip(*_sums_of_squares(x, y), strict=True)) if x.size else (0, 0)
+        )
         if size and np.isfinite(size):
             shares.append(float(error) / float(size))
     return max(shares) if np.isfinite(shares).all() else np.inf
 
 
-def _squares(x: Array, y: Array) -> Iterator[tuple[float, float]]:
-    """Yield sums of squares, of `x` and of its difference from `y`, part by part.
+def _sums_of_squares(x: Array, y: Array) -> Iterator[tuple[float, float]]:
+    """Yield Σx² and Σ(x - y)² of consecutive slices of two arrays.
 
     Parts are small, so that what is computed of them stays in the processor's caches.
     """

@@ -21,17 +21,17 @@ Outputs = Sequence[Array]  # of one entry, all calls together
 
 
 def top1(reference: Array, found: Array) -> float:
-    """The share of rows whose largest element is another one."""
+    """Return the fraction of rows whose argmax differs."""
     return float(np.mean(reference.argmax(-1) != found.argmax(-1)))
 
 
 def disagreement(reference: Array, found: Array) -> float:
-    """The share of elements that differ."""
+    """Return the fraction of elements that differ."""
     return float(np.mean(reference != found))
 
 
 def divergence(reference: Array, found: Array) -> float:
-    """The mean Kullback–Leibler divergence of rows, in nats.
+    """Return the mean Kullback–Leibler divergence of rows, in nats.
 
     Rows that are no probabilities are taken for their logarithms.
     """
@@ -40,6 +40,9 @@ def divergence(reference: Array, found: Array) -> float:
 
 
 def _log_probabilities(*arrays: Array) -> list[Array]:
+    """Return arrays of probabilities or logits as log-probabilities over the
+    last axis.
+    """
     wide = [x.astype(np.float64) for x in arrays]
     least, most = 1e-30, 1e-3
     are_shares = all(
@@ -52,7 +55,7 @@ def _log_probabilities(*arrays: Array) -> list[Array]:
 
 
 def cosine(reference: Array, found: Array) -> float:
-    """1 less the cosine of the angle between all elements."""
+    """Return 1 less the cosine similarity of two arrays."""
     x, y = (each.astype(np.float64).reshape(-1) for each in (reference, found))
     size = float(np.linalg.norm(x) * np.linalg.norm(y))
     if not size:
@@ -70,7 +73,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
 
 @dataclass(frozen=True)
 class LossMetric:
-    """A metric of the loss.
+    """A metric of the loss between outputs before and after quantisation.
 
     Args:
         name: of it: one of `METRICS`, `auto`, or that of a user's function.
@@ -85,7 +88,8 @@ class LossMetric:
 
     @classmethod
     def from_name(cls, text: str) -> LossMetric:
-        """Return the metric of a name, or of `FILE.py:FUNCTION`.
+        """Return the metric with this name, or the user's function in
+        `FILE.py:FUNCTION`.
 
         Raises:
             InputError: `bad-metric`.
@@ -106,7 +110,7 @@ class LossMetric:
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
     def resolve_auto(self, outputs: Outputs) -> LossMetric:
-        """Return the metric that `auto` stands for, given a program's outputs.
+        """Return the metric that `auto` picks for a program's outputs.
 
         Args:
             outputs: of all entries that are measured.
@@ -114,13 +118,13 @@ class LossMetric:
         if self.name != "auto":
             return self
         for name in ("top1", "disagreement"):
-            if any(_suits(METRICS[name], x) for x in outputs):
+            if any(_applies_to(METRICS[name], x) for x in outputs):
                 return LossMetric(name)
         return LossMetric("cosine")
 
     def measures(self, output: Array) -> bool:
-        """Return whether the metric applies to such an output."""
-        return self.function is not None or _suits(METRICS[self.name], output)
+        """Return whether the metric applies to an output of this dtype and rank."""
+        return self.function is not None or _applies_to(METRICS[self.name], output)
 
     def loss_of(
         self,
@@ -129,7 +133,7 @@ class LossMetric:
         found: Outputs,
         data: Mapping[str, Array],
     ) -> float:
-        """Return the loss in an entry's outputs: the largest of any of them.
+        """Return the loss of an entry's outputs, the largest over outputs.
 
         Raises:
             InputError: `bad-metric`: the user's function fails, or gives no number.
@@ -149,8 +153,8 @@ class LossMetric:
         return lost_share if np.isfinite(lost_share) else np.inf
 
 
-def _suits(measure: object, x: Array) -> bool:
-    """Return whether a metric applies to such an output; others are ignored."""
+def _applies_to(measure: object, x: Array) -> bool:
+    """Return whether a metric applies to an output of this dtype and rank."""
     is_float = dtypes.is_float(dtypes.canonical_dtype(x.dtype))
     if measure is disagreement:
         return not is_float
@@ -158,6 +162,7 @@ def _suits(measure: object, x: Array) -> bool:
 
 
 def _bad(expected: str) -> InputError:
+    """Return an error of code `bad-metric`."""
     return InputError(
         "bad-metric",
         f"expected {expected}",

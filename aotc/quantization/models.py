@@ -33,7 +33,7 @@ from aotc.quantization.trained import Trained
 
 @dataclass(frozen=True)
 class QuantizedFiles:
-    """The destination files of a quantised program.
+    """The paths of the files written for a quantised program.
 
     Args:
         program: its IR; the others are beside it.
@@ -52,7 +52,7 @@ class QuantizedFiles:
         return self.program.with_suffix(".json")
 
     def require_replaceable(self) -> None:
-        """Refuse to write over files that are no archive, and no recipe.
+        """Refuse paths that hold files other than parameter archives and recipes.
 
         Raises:
             InputError: `output-exists`.
@@ -84,7 +84,7 @@ def quantize_model(
     target: Target | None = None,
     tell: Tell = lambda text: None,
 ) -> QuantizationReport:
-    """Quantise a model, and write the program, its parameters and the recipe.
+    """Quantise a model; write the program, its parameters and the recipe to files.
 
     Args:
         source: a model, or IR of the stage `graph`.
@@ -127,7 +127,7 @@ def quantize_model(
 
 
 def freeze_states(program: Program, path: Path) -> None:
-    """Make weights of the states that entries read, with the values of a file.
+    """Turn states that entries read into weights, in place, with a state file's values.
 
     Args:
         program: of the stage `graph`.
@@ -172,7 +172,7 @@ def freeze_states(program: Program, path: Path) -> None:
 
 
 def apply_file(program: Program, path: Path, data: Path | None) -> None:
-    """Quantise a program that was imported as a recipe file says, in place.
+    """Quantise an imported program in place, as a recipe file says.
 
     Args:
         program: of the stage `graph`.
@@ -191,6 +191,7 @@ def apply_file(program: Program, path: Path, data: Path | None) -> None:
 
 
 def _require_same_data(recipe: Recipe, data: Data | None, path: Path) -> None:
+    """Refuse calibration data that is not what the recipe was made with."""
     digest = recipe.calibration.get("sha256")
     if data is None:
         raise InputError(

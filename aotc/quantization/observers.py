@@ -21,7 +21,9 @@ METHODS = ("min-max", "percentile", "mean-square", "entropy")
 
 @dataclass
 class ValueHistogram:
-    """Counts of numbers around zero, and their least and greatest."""
+    """A histogram of numbers in bins around zero, with the least and the greatest
+    number.
+    """
 
     low: float = 0.0
     high: float = 0.0
@@ -29,7 +31,7 @@ class ValueHistogram:
     counts: Array = field(default_factory=lambda: np.zeros(_BINS, np.int64))
 
     def add(self, x: Array) -> None:
-        """Count the elements of an array that are finite."""
+        """Add the finite elements of an array to the histogram."""
         values = np.asarray(x, np.float32).reshape(-1)
         values = values[np.isfinite(values)]
         if not values.size:
@@ -45,6 +47,7 @@ class ValueHistogram:
             self.counts[_BINS // 2] += values.size
 
     def _widen(self, most: float) -> None:
+        """Double the range of the bins, merging neighbours, until it holds `most`."""
         if most and not self.end:
             self.end = 2.0 ** math.ceil(math.log2(most))
         while self.end < most:
@@ -55,12 +58,12 @@ class ValueHistogram:
 
     @property
     def centres(self) -> Array:
-        """The middle of each bin."""
+        """Middle of each bin."""
         return ((np.arange(_BINS) + 0.5) / (_BINS / 2) - 1) * self.end
 
 
 def input_grid(seen: ValueHistogram, method: str, percentile: float) -> InputGrid:
-    """Return the grid of an input, by one of `METHODS`.
+    """Return the scale and zero point of an input by a calibration method.
 
     Args:
         seen: of the data.
@@ -80,7 +83,7 @@ def input_grid(seen: ValueHistogram, method: str, percentile: float) -> InputGri
 
 
 def _percentiles(seen: ValueHistogram, percentile: float) -> tuple[float, float]:
-    """The range that so many of a hundred numbers are within, as many on each side."""
+    """Return the central range that holds `percentile` percent of the numbers."""
     total = seen.counts.cumsum()
     beyond = total[-1] * (1 - percentile / 100) / 2
     width = 2 * seen.end / _BINS
@@ -91,12 +94,13 @@ def _percentiles(seen: ValueHistogram, percentile: float) -> tuple[float, float]
 
 
 def _square_error(seen: ValueHistogram, grid: InputGrid) -> float:
+    """Return the summed square error of quantising the numbers of a histogram."""
     centres = seen.centres
     return float((seen.counts * np.square(fake_input(centres, grid) - centres)).sum())
 
 
 def _divergence(seen: ValueHistogram, grid: InputGrid) -> float:
-    """The Kullback–Leibler divergence of the numbers and their 256 levels."""
+    """Return the KL divergence of a histogram from its quantised version."""
     held = seen.counts > 0
     levels = np.round(fake_input(seen.centres, grid) / grid.scale).astype(np.int64)
     levels -= levels.min()

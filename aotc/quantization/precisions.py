@@ -17,7 +17,7 @@ WIDE = "f32"
 
 @dataclass(frozen=True)
 class LayerPrecision:
-    """A precision: the storage of a layer's weight and input, and their product.
+    """A precision of a layer: how its weight and input are stored and multiplied.
 
     Args:
         name: of it.
@@ -40,7 +40,9 @@ class LayerPrecision:
 
     @property
     def form(self) -> str:
-        """The storage form of weights, which several precisions may share."""
+        """Name of the weight's storage type, such as `i4g32`; precisions can
+        share it.
+        """
         groups = f"g{self.group}" if self.group else ""
         return f"i{self.bits}{groups}" if self.is_integer else self.dtype
 
@@ -51,12 +53,12 @@ class LayerPrecision:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest integer: symmetric, but for 4 bits."""
+        """The least and the greatest integer of a weight; symmetric above 4 bits."""
         most = 2 ** (self.bits - 1) - 1
         return (-most if self.bits > 4 else -most - 1), most
 
     def stored_bytes(self, shape: Sequence[int], summed: Sequence[int]) -> int:
-        """The bytes of a weight of a shape, of which some axes are summed up."""
+        """Return the bytes of a stored weight and its scales."""
         count = math.prod(shape)
         if not self.is_integer:
             return count * dtypes.to_numpy(self.dtype or WIDE).itemsize
@@ -125,7 +127,8 @@ def ladder(recipe: str) -> tuple[LayerPrecision, ...]:
 def trained_precision(
     recipe: str, refusal: Callable[[LayerPrecision], str | None], *, table: bool = False
 ) -> LayerPrecision | None:
-    """Return the precision that quantisation-aware training gives a layer, if any.
+    """Return the precision of a layer in quantisation-aware training; None if it has
+    none.
 
     Args:
         recipe: the name of one, whose integers are tried in order.

@@ -50,7 +50,7 @@ from aotc.quantization.trained import Trained
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantised program with its recipe and report.
+    """A quantised program with its recipe and its report.
 
     Args:
         program: of the stage `graph`.
@@ -72,7 +72,7 @@ def quantize(
     trained: Trained | None = None,
     target: Target | None = None,
 ) -> Quantized:
-    """Quantise a program that was imported.
+    """Quantise an imported program; return it with its recipe and report.
 
     Args:
         program: of the stage `graph`; it is prepared in place.
@@ -94,7 +94,7 @@ def quantize(
     prepare(program, is_trained=trained is not None)
     layers, refusals = layers_of(program), refusals_of(program)
     if not layers:
-        raise _nothing(refusals)
+        raise _nothing_to_quantize_error(refusals)
     looked_at = held_out if trained is not None and data is None else data
     calls = {} if looked_at is None else calls_of(program, looked_at)
     if data is not None and ladder(choice.recipe)[0].inputs == "static":
@@ -103,12 +103,12 @@ def quantize(
     yardstick = _yardstick(program, choice, held_out or data, tell)
 
     def made_of(plans: Sequence[LayerPlan]) -> Program:
-        return _quantized(program, plans, calibration)
+        return _quantized_copy(program, plans, calibration)
 
     rungs = calibration.rungs
     if yardstick is not None and choice.quality is not None:
-        rungs = _kept_wide(layers, rungs, yardstick.entries)
-    chosen = _chosen(layers, rungs, made_of, choice, yardstick, tell)
+        rungs = _keep_unmeasured_wide(layers, rungs, yardstick.entries)
+    chosen = _choose_plans(layers, rungs, made_of, choice, yardstick, tell)
     _require_finite(chosen.lost)
     facts = _calibration_facts(program, choice, data, trained)
     quality = _quality_facts(program, choice, yardstick, chosen, weights)
@@ -134,7 +134,7 @@ def _calibration(
     trained: Trained | None,
     tell: Tell,
 ) -> Calibration:
-    """Return the trained ranges of layers, or measure them in calls."""
+    """Return the possible plans of layers, by trained ranges or by running calls."""
     if trained is not None:
         return trained.calibration(program, layers, choice.recipe)
     return calibrate(program, layers, choice, calls, tell)
@@ -143,7 +143,9 @@ def _calibration(
 def _yardstick(
     program: Program, choice: QuantizationOptions, data: Data | None, tell: Tell
 ) -> Yardstick | None:
-    """Measure the program before it is quantised; None without data."""
+    """Run the unquantised program as the reference to measure with; None
+    without data.
+    """
     if data is None:
         return None
     tell("measures the program as it is")
@@ -151,6 +153,7 @@ def _yardstick(
 
 
 def _require_finite(lost: float) -> None:
+    """Refuse a quantised program whose measured loss is infinite or NaN."""
     if not math.isfinite(lost):
         raise InputError(
             "not-finite",
@@ -161,8 +164,10 @@ def _require_finite(lost: float) -> None:
         )
 
 
-def _kept_wide(layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]) -> Rungs:
-    """Return the rungs, of which layers of entries that are not measured have one."""
+def _keep_unmeasured_wide(
+    layers: Sequence[Layer], rungs: Rungs, measured: Sequence[str]
+) -> Rungs:
+    """Return the rungs, with layers of unmeasured entries restricted to the widest."""
     found = []
     for layer, row in zip(layers, rungs, strict=True):
         if (entry := layer.entry.name) not in measured:
@@ -178,7 +183,9 @@ def _unread(
     data: Data | None,
     held_out: Data | None,
 ) -> tuple[str, ...]:
-    """Return the arrays of data that neither an entry nor the metric reads."""
+    """Return the names of calibration arrays that neither entries nor the
+    metric read.
+    """
     of_metric = None if choice.metric.function is None else held_out or data
     return tuple(
         f"{name} of {each.where}"
@@ -188,7 +195,7 @@ def _unread(
     )
 
 
-def _chosen(
+def _choose_plans(
     layers: Sequence[Layer],
     rungs: Rungs,
     made_of: Callable[[Sequence[LayerPlan]], Program],
@@ -196,7 +203,7 @@ def _chosen(
     yardstick: Yardstick | None,
     tell: Tell,
 ) -> Chosen:
-    """The narrowest plans, or those that hold the quality that was asked for."""
+    """Return the narrowest plans, or the smallest that keep the required quality."""
     narrowest = tuple(row[0] for row in rungs)
     if yardstick is None:
         return Chosen(narrowest, 0.0, 0)
@@ -219,7 +226,7 @@ def _chosen(
 def apply_recipe(
     program: Program, recipe: Recipe, where: str, data: Data | None = None
 ) -> None:
-    """Quantise a program that was imported as a recipe says, in place.
+    """Quantise an imported program in place, as a recipe says.
 
     Args:
         program: of the stage `graph`.
@@ -235,7 +242,7 @@ def apply_recipe(
     prepare(program, is_trained=recipe.is_trained)
     layers = layers_of(program)
     plans = {plan.layer: plan for plan in recipe.layers}
-    _require_same(layers, plans, where)
+    _require_same_layers(layers, plans, where)
     for layer in layers:
         kind = plans[layer.name].kind
         if (why := layer.refusal(kind, program)) is not None:
@@ -253,10 +260,10 @@ def apply_recipe(
     program.quantization = recipe.facts(weights)
 
 
-def _quantized(
+def _quantized_copy(
     program: Program, plans: Sequence[LayerPlan], calibration: Calibration
 ) -> Program:
-    """A copy of a prepared program whose layers are as some plans say."""
+    """Return a copy of a prepared program, with its layers quantised by these plans."""
     copy = program.copy()
     rounded = calibration.rounded_weights(plans)
     rewrite(copy, layers_of(copy), plans, rounded, calibration.grids)
@@ -269,6 +276,9 @@ def _require_data(
     held_out: Data | None,
     trained: Trained | None,
 ) -> None:
+    """Refuse options whose calibration data is missing, or contradicts trained
+    ranges.
+    """
     if trained is not None and (choice.methods or choice.has_calibration):
         raise InputError(
             "bad-option",
@@ -300,7 +310,7 @@ def _require_data(
 def _require_calls_of_layers(
     program: Program, layers: Sequence[Layer], calls: Calls, data: Data
 ) -> None:
-    """Refuse data by which no layer can be calibrated: all would stay as they are."""
+    """Refuse data that has inputs for no entry with a layer."""
     names = {layer.entry.name for layer in layers}
     if names & calls.keys():
         return
@@ -319,6 +329,7 @@ def _require_calls_of_layers(
 
 
 def _require_graph(program: Program) -> None:
+    """Refuse a program that is not at stage `graph`, or is quantised already."""
     if program.stage != "graph":
         raise InputError(
             "bad-option",
@@ -338,7 +349,8 @@ def _require_graph(program: Program) -> None:
         )
 
 
-def _nothing(refusals: Sequence[LayerRefusal]) -> InputError:
+def _nothing_to_quantize_error(refusals: Sequence[LayerRefusal]) -> InputError:
+    """Return the error for a program in which no layer can be quantised."""
     rows = with_repetition_counts(map(str, refusals))
     said = "".join(f"\n  {each}" for each in rows[:10])
     if len(rows) > 10:
@@ -353,9 +365,10 @@ def _nothing(refusals: Sequence[LayerRefusal]) -> InputError:
     )
 
 
-def _require_same(
+def _require_same_layers(
     layers: Sequence[Layer], plans: Mapping[str, LayerPlan], where: str
 ) -> None:
+    """Refuse a recipe whose layers are not those of the program."""
     known = layers_by_name(layers)
     if other := [name for name in plans if name not in known]:
         raise _mismatch(f"there is no layer '{other[0]}' in the program", where)
@@ -367,6 +380,7 @@ def _require_same(
 
 
 def _mismatch(why: str, where: str) -> InputError:
+    """Return an error of code `recipe-mismatch`."""
     return InputError(
         "recipe-mismatch",
         f"expected a recipe for this program: {why}",
@@ -381,6 +395,7 @@ def _calibration_facts(
     data: Data | None,
     trained: Trained | None,
 ) -> dict[str, object]:
+    """Return what the recipe records of its calibration: method, digest, samples."""
     if trained is not None:
         return trained.facts
     if data is None:
@@ -398,6 +413,7 @@ def _quality_facts(
     chosen: Chosen,
     weights: str,
 ) -> dict[str, object]:
+    """Return what the recipe records of its quality: metric, loss, data and digests."""
     if yardstick is None:
         return {}
     asked = {} if choice.quality is None else {"asked": choice.quality}

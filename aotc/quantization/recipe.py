@@ -85,7 +85,8 @@ class LayerPlan:
         return PRECISIONS[self.precision]
 
     def misfit(self, channels: int, features: Sequence[int], scales: int) -> str | None:
-        """Return why vectors of the plan do not fit a layer; None if they do.
+        """Return why the plan's vectors have wrong lengths for a layer; None if they
+        fit.
 
         Args:
             channels: how many channels its product sums up; 0 where not one axis.
@@ -104,7 +105,7 @@ class LayerPlan:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row of a recipe file."""
+        """Return the plan as a row of a recipe file."""
         row: dict[str, Any] = {"layer": self.layer, "precision": self.precision}
         if self.grid is not None:
             grid = self.grid
@@ -119,7 +120,7 @@ class LayerPlan:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> LayerPlan:
-        """Read a row of a recipe file.
+        """Return the plan that a row of a recipe file holds.
 
         Raises:
             ValueError: it is none.
@@ -139,16 +140,16 @@ class LayerPlan:
             str(row.get("where", "")),
             str(row.get("why", "")),
             grid,
-            _positive(_decode(row.get("factors"))),
+            _require_positive(_decode(row.get("factors"))),
             _decode(row.get("correction")),
             rounding,
-            _positive(_decode(row.get("scales")), "scales"),
+            _require_positive(_decode(row.get("scales")), "scales"),
         )
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe file.
+    """The content of a recipe file.
 
     Args:
         name: of the recipe, out of `RECIPES`.
@@ -168,16 +169,16 @@ class Recipe:
 
     @property
     def needs_data(self) -> bool:
-        """Return whether weights depend on the calibration data."""
+        """Return whether the quantised weights depend on the calibration data."""
         return any(plan.rounding == GPTQ for plan in self.layers)
 
     @property
     def is_trained(self) -> bool:
-        """Return whether the ranges are those of quantisation-aware training."""
+        """Return whether the ranges come from quantisation-aware training."""
         return self.calibration.get("method") == TRAINING
 
     def text(self) -> str:
-        """Return the recipe as the JSON text of a file."""
+        """Return the recipe file's JSON text."""
         data = {
             "schema": SCHEMA,
             "recipe": self.name,
@@ -188,11 +189,12 @@ class Recipe:
         return json.dumps(data, indent=2) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the file."""
+        """Write the recipe file."""
         write_text(path, self.text())
 
     def facts(self, weights: str) -> dict[str, Any]:
-        """Return the bundle's facts on the recipe: the certificate.
+        """Return the certificate of a bundle: the recipe's facts, for weights of a
+        digest.
 
         Args:
             weights: the digest of those that it is applied to: what was measured of
@@ -212,7 +214,7 @@ class Recipe:
 
     @classmethod
     def read(cls, path: Path) -> Recipe:
-        """Read a recipe file.
+        """Return the recipe that a file holds.
 
         Raises:
             InputError: `bad-recipe`.
@@ -246,7 +248,7 @@ class Recipe:
 
 
 def _plan_of(row: JsonObject) -> LayerPlan:
-    """Read a row of a recipe file; errors say of which layer it is.
+    """Return the plan of a recipe file's row; errors name the layer.
 
     Raises:
         ValueError: it is none, or has a field that no layer has.
@@ -283,6 +285,7 @@ def layers_digest(plans: Sequence[LayerPlan]) -> str:
 
 
 def _bad(path: Path, expected: str) -> InputError:
+    """Return an error of code `bad-recipe` at the file."""
     return InputError(
         "bad-recipe",
         f"expected {expected}",
@@ -292,7 +295,7 @@ def _bad(path: Path, expected: str) -> InputError:
 
 
 def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Refuse measurements without all required facts.
+    """Refuse a recipe's recorded facts if one is missing or of another type.
 
     Raises:
         ValueError: something is missing, or of another type.
@@ -305,18 +308,20 @@ def _require_facts(facts: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
 
 
 def _require_finite(lost: float) -> None:
+    """Refuse a recorded loss that is infinite or NaN."""
     if not math.isfinite(lost):  # below 0 where a user's metric says so
         raise ValueError(f"a finite number for lost; got {lost}")
 
 
 def _require_unique(names: Sequence[str]) -> None:
+    """Refuse a recipe that lists a layer twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"each layer once; got '{twice[0]}' again")
 
 
 def _grid(said: Mapping[str, Any]) -> InputGrid:
-    """Return the grid of an input that a recipe says.
+    """Return the input grid (scale, zero point) that a recipe file states.
 
     Raises:
         ValueError: it is none, or not in f32.
@@ -333,16 +338,19 @@ def _grid(said: Mapping[str, Any]) -> InputGrid:
 
 
 def _encode(vector: Array) -> str:
+    """Return a vector as base64 of its f32 elements."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-def _positive(vector: Array | None, name: str = "factors") -> Array | None:
+def _require_positive(vector: Array | None, name: str = "factors") -> Array | None:
+    """Return the vector; refuse elements that are not above 0."""
     if vector is not None and not (vector > 0).all():
         raise ValueError(f"{name} above 0; got {vector.min()}")
     return vector
 
 
 def _decode(text: str | None) -> Array | None:
+    """Return the f32 vector in a base64 text; None for None."""
     if text is None:
         return None
     try:

@@ -30,7 +30,7 @@ FEW_SAMPLES = 32  # fewer leave much of the ranges of inputs to chance
 
 @dataclass
 class LayerError:
-    """The error in a layer's result that its own precision causes.
+    """Error of a layer's result by its own quantisation, accumulated over calls.
 
     Args:
         signal: the sum of the squares of the results.
@@ -45,7 +45,7 @@ class LayerError:
     both: float = 0.0
 
     def add(self, wanted: Array, found: Array) -> None:
-        """Note a result."""
+        """Add a pair of results, exact and quantised, to the sums."""
         x, y = wanted.astype(np.float64), found.astype(np.float64)
         self.signal += float(np.square(x).sum())
         self.noise += float(np.square(x - y).sum())
@@ -54,14 +54,16 @@ class LayerError:
 
     @property
     def sqnr(self) -> float:
-        """The ratio of signal to noise, in dB; infinite if nothing is lost."""
+        """Signal-to-noise ratio of the quantised results in dB; infinite if they are
+        exact.
+        """
         if not self.noise:
             return math.inf
         return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
 
     @property
     def cosine(self) -> float:
-        """The cosine of the angle between both."""
+        """Cosine similarity of the exact and the quantised results."""
         size = math.sqrt(self.signal * self.found)
         return self.both / size if size else 1.0
 
@@ -74,7 +76,7 @@ def layer_errors(
     rounded: Mapping[str, Array],
     grids: Grids,
 ) -> dict[str, LayerError]:
-    """Return the error of each quantised layer, given inputs that are not quantised."""
+    """Return the error of each layer when it alone is quantised, given exact inputs."""
     fakes = {
         layer.op.results[0]: FakeLayer.of(
             program, layer, plan, grids, rounded.get(layer.name)
@@ -118,7 +120,7 @@ class LayerFigures:
     sensitivity: Mapping[str, MeasuredLoss] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row of the report."""
+        """Return the layer's row of the report."""
         plan = self.plan
         row: dict[str, Any] = {
             "layer": plan.layer,
@@ -176,7 +178,7 @@ class QuantizationReport:
         chosen: Chosen | None,
         target: Target | None = None,
     ) -> QuantizationReport:
-        """Return the report of a program that was quantised."""
+        """Return the report on a program that was quantised."""
         rows = []
         names = [plan.precision for plan in recipe.layers]
         times = None if target is None else expected_times(layers, names, target)
@@ -203,7 +205,9 @@ class QuantizationReport:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """The seconds of all layers, before and after, at best."""
+        """Roofline seconds of all layers, before and after; None without a target's
+        model.
+        """
         found = [row.seconds for row in self.rows if row.seconds is not None]
         if self.target is None:
             return None
@@ -229,6 +233,7 @@ class QuantizationReport:
         }
 
     def _expected(self) -> JsonObject | None:
+        """Return the report's roofline figures; None without a target's model."""
         if self.seconds is None:
             return None
         before, after = self.seconds
@@ -286,11 +291,13 @@ class QuantizationReport:
 
 
 def _samples(facts: Mapping[str, object]) -> str:
+    """Return the number of samples as text."""
     count = facts["samples"]
     return f"{count} sample{'s' * (count != 1)}"
 
 
 def _row_text(row: LayerFigures, width: int) -> str:
+    """Return the report's line of text on a layer."""
     plan = row.plan
     text = f"{plan.layer:<{width}}  {plan.precision:<12}"
     text += f" {row.bytes_before:>11,} → {row.bytes_after:>10,}"
@@ -306,6 +313,7 @@ def _row_text(row: LayerFigures, width: int) -> str:
 
 
 def _refusal_text(refusal: LayerRefusal) -> str:
+    """Return the report's line of text on an op that was not quantised."""
     size = f" ({refusal.bytes:,} bytes)" if refusal.bytes else ""
     return f"{refusal}{size}"
 
@@ -317,6 +325,7 @@ def with_repetition_counts(texts: Iterable[str]) -> list[str]:
 
 
 def _time_text(seconds: float) -> str:
+    """Return a duration as text in s, ms or µs."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

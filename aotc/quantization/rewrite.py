@@ -49,7 +49,7 @@ def rewrite(
     rounded: Mapping[str, Array],
     grids: Grids,
 ) -> None:
-    """Give layers of a program the precisions of their plans, in place.
+    """Rewrite the layers of a program to their plans' precisions, in place.
 
     Args:
         program: prepared.
@@ -74,7 +74,8 @@ def rewrite(
 
 @dataclass
 class _Rewriting:
-    """A rewrite of the layers of an entry.
+    """A rewrite of one entry's layers to their precisions; collects the weights it
+    adds.
 
     Args:
         program: that it is of.
@@ -90,7 +91,7 @@ class _Rewriting:
     _made: dict[object, Value] = field(default_factory=dict)  # read by several layers
 
     def rewrite(self, layer: Layer, plan: LayerPlan, rounded: Array | None) -> None:
-        """Write a layer in a precision."""
+        """Replace a layer's op by ops of its plan's precision."""
         op, b = layer.op, Builder()
         with before(op):
             weight = self._weight(b, layer, plan, rounded)
@@ -101,7 +102,7 @@ class _Rewriting:
             else:
                 result = self._product(b, layer, plan, weight)
             if plan.correction is not None:
-                result = _corrected(b, layer, result, plan.correction)
+                result = _add_correction(b, layer, result, plan.correction)
         op.results[0].replace_all_uses_with(result)
         op.operation.erase()
 
@@ -110,17 +111,25 @@ class _Rewriting:
     def _product(
         self, b: Builder, layer: Layer, plan: LayerPlan, weight: Value
     ) -> Value:
-        """The product of a layer by a weight of its precision."""
+        """Emit a layer's product with a weight and an input of its precision; return
+        it.
+        """
         x = layer.op.operands[0]
         if plan.factors is not None:
-            x = self._divided(b, layer, plan.factors, x)
+            x = self._divide_input(b, layer, plan.factors, x)
         if plan.kind.dtype:
             return self._product_of_casts(b, layer, plan.kind.dtype, x, weight)
-        product: Value = layer.op.rebuild(self._input(b, layer, plan, x), weight)
+        product: Value = layer.op.rebuild(
+            self._fake_quantize_input(b, layer, plan, x), weight
+        )
         return product
 
-    def _divided(self, b: Builder, layer: Layer, factors: Array, x: Value) -> Value:
-        """The input of a layer, divided by a number for each channel."""
+    def _divide_input(
+        self, b: Builder, layer: Layer, factors: Array, x: Value
+    ) -> Value:
+        """Emit a layer's input divided by its channel factors; return it, shared if
+        equal.
+        """
         key = x, factors.tobytes()
         if key not in self._made:
             assert layer.channels is not None
@@ -131,25 +140,28 @@ class _Rewriting:
             self._made[key] = b.multiply(x, b.broadcast(vector, shape=shape, axes=axes))
         return self._made[key]
 
-    def _input(self, b: Builder, layer: Layer, plan: LayerPlan, x: Value) -> Value:
-        """The input of a layer in its precision, as floats."""
+    def _fake_quantize_input(
+        self, b: Builder, layer: Layer, plan: LayerPlan, x: Value
+    ) -> Value:
+        """Emit a layer's input quantised and dequantised; return it as floats."""
         if plan.kind.inputs == "float":
             return x
         is_padded = layer.form.is_padded
         key = x, plan.grid, is_padded
         if key not in self._made:
             if plan.grid is not None:
-                made = _static_bytes(b, x, plan.grid)
+                made = _fake_quantize_static(b, x, plan.grid)
             elif is_padded:  # by zeros, which a zero point of each call is none of
-                made = _dynamic_signed_bytes(b, x)
+                made = _fake_quantize_symmetric(b, x)
             else:
-                made = _dynamic_bytes(b, x)
+                made = _fake_quantize_dynamic(b, x)
             self._made[key] = made
         return self._made[key]
 
     def _product_of_casts(
         self, b: Builder, layer: Layer, dtype: str, x: Value, weight: Value
     ) -> Value:
+        """Emit the product of operands cast to a narrower float; return it in f32."""
         key = x, dtype
         if key not in self._made:
             self._made[key] = b.cast(x, dtype=dtype)
@@ -164,7 +176,9 @@ class _Rewriting:
     def _weight(
         self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
     ) -> Value:
-        """The weight of a layer as a value of its precision, or dequantised."""
+        """Return the layer's weight in its precision (cast or dequantised), shared if
+        equal.
+        """
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
         scales = None if plan.scales is None else plan.scales.tobytes()
@@ -176,6 +190,9 @@ class _Rewriting:
     def _new_weight(
         self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
     ) -> Value:
+        """Emit the layer's weight cast, or quantised and dequantised, as new
+        parameters.
+        """
         kind, name = plan.kind, f"{_source(layer)}.{plan.kind.form}"
         value, arrays = layer.weight, self._leaves(layer)
         if plan.factors is not None:
@@ -186,17 +203,20 @@ class _Rewriting:
             repeated = b.broadcast(vector, shape=layer.shape, axes=axes)
             value = b.multiply(value, repeated)
         if kind.dtype:
-            return self._computed(name, b.cast(value, dtype=kind.dtype), arrays)
+            return self._store_computed(name, b.cast(value, dtype=kind.dtype), arrays)
         grid = self.grids.grid(self.program, layer, plan)
         scales = self._scales(b, name, grid, kind, arrays)
         if rounded is not None:
-            integers = self._store(name, _stored(rounded, grid, kind))
+            integers = self._store(name, _pack_integers(rounded, grid, kind))
         else:
-            steps = _rounded(b, b.to_shape(value, grid.grouped), scales, grid, kind)
-            integers = self._computed(name, steps, arrays)
-        return _dequantized(b, integers, scales, grid, kind, layer.shape)
+            steps = _quantize_weight(
+                b, b.to_shape(value, grid.grouped), scales, grid, kind
+            )
+            integers = self._store_computed(name, steps, arrays)
+        return _dequantize_weight(b, integers, scales, grid, kind, layer.shape)
 
     def _leaves(self, layer: Layer) -> dict[Value, StoredArray]:
+        """Return the arrays of all weights that the layer's entry reads."""
         weights = layer.values.weight_of.items()
         return {value: self.program.parameters[name] for value, name in weights}
 
@@ -208,7 +228,9 @@ class _Rewriting:
         kind: LayerPrecision,
         arrays: dict[Value, StoredArray],
     ) -> Value:
-        """The scales of a weight as f32, without the axes that share one."""
+        """Emit the scales of a weight in f32, stored in f16 where exact; return
+        them.
+        """
         kept = tuple(n for i, n in enumerate(grid.grouped) if i not in grid.axes)
         array = grid.scales.reshape(kept)
         if not are_half(array, kind):
@@ -220,15 +242,17 @@ class _Rewriting:
         arrays[value] = half
         return b.cast(value, dtype=WIDE)
 
-    def _computed(
+    def _store_computed(
         self, name: str, value: Value, arrays: dict[Value, StoredArray]
     ) -> Value:
-        """Return a parameter computed from others, which nothing reads then."""
-        ops = _ops_below(value, arrays)
+        """Store a value computed from weights as a parameter of its own; return it."""
+        ops = _ops_computing(value, arrays)
         return self._store(name, ComputedArray(ops, value, arrays))
 
     def _store(self, name: str, array: StoredArray) -> Value:
-        """An array as a parameter that the entry takes; one of its name if alike."""
+        """Return an entry argument for an array: that of an equal parameter, or a new
+        one.
+        """
         found, program = name, self.program
         number = 0
         while found in program.parameters:
@@ -247,12 +271,12 @@ class _Rewriting:
 
 
 def _source(layer: Layer) -> str:
-    """The name of the weight that a layer's is made of."""
+    """Return the name of the parameter that a layer's weight is computed from."""
     return layer.values.source_of[layer.weight]
 
 
-def _ops_below(value: Value, known: Mapping[Value, object]) -> list[GraphOp]:
-    """The ops that compute a value from known ones, in an order to run them."""
+def _ops_computing(value: Value, known: Mapping[Value, object]) -> list[GraphOp]:
+    """Return the ops that compute a value from known ones, in topological order."""
     found: dict[GraphOp, None] = {}
 
     def visit(each: Value) -> None:
@@ -269,28 +293,30 @@ def _ops_below(value: Value, known: Mapping[Value, object]) -> list[GraphOp]:
 
 
 def _erase_unused(function: Function) -> None:
-    """Erase unused ops of a function, such as transposes of old weights."""
+    """Erase ops of a function whose results have no uses."""
     for op in reversed([*function.entry_block.operations]):
-        if isinstance(op, GraphOp) and not has_effect(op) and not _is_read(op):
+        if isinstance(op, GraphOp) and not has_effect(op) and not _has_uses(op):
             op.operation.erase()
 
 
-def _is_read(op: GraphOp) -> bool:
+def _has_uses(op: GraphOp) -> bool:
+    """Return whether a result of an op has uses."""
     return any(next(iter(value.uses), None) is not None for value in op.results)
 
 
 # ---- ops ----------------------------------------------------------------------------
 
 
-def _clipped(b: Builder, x: Value, least: float, most: float) -> Value:
+def _clip(b: Builder, x: Value, least: float, most: float) -> Value:
+    """Emit a value clipped to two bounds."""
     return b.minimum(b.maximum(x, b.full_like(x, least)), b.full_like(x, most))
 
 
-def _static_bytes(b: Builder, x: Value, grid: InputGrid) -> Value:
-    """`x` rounded to the bytes of a grid, as floats."""
+def _fake_quantize_static(b: Builder, x: Value, grid: InputGrid) -> Value:
+    """Emit x quantised to u8 by a static grid and dequantised."""
     kind, zero = Tensor.of(x), grid.zero_point
     scale = b.full(kind, grid.scale)
-    ratio = _clipped(b, b.divide(x, scale), 0.0 - zero, 255.0 - zero)
+    ratio = _clip(b, b.divide(x, scale), 0.0 - zero, 255.0 - zero)
     steps = b.round_even(ratio)
     if zero:
         steps = b.offset(steps, float(zero))
@@ -300,8 +326,8 @@ def _static_bytes(b: Builder, x: Value, grid: InputGrid) -> Value:
     return b.multiply(b.cast(wide, dtype=WIDE), scale)
 
 
-def _dynamic_bytes(b: Builder, x: Value) -> Value:
-    """`x` rounded to bytes between its least and greatest element, as floats.
+def _fake_quantize_dynamic(b: Builder, x: Value) -> Value:
+    """Emit x quantised to u8 by its own range and dequantised.
 
     As DynamicQuantizeLinear of ONNX has it.
     """
@@ -310,42 +336,42 @@ def _dynamic_bytes(b: Builder, x: Value) -> Value:
     low = b.minimum(b.reduce_min(x, axes=axes), nought)
     high = b.maximum(b.reduce_max(x, axes=axes), nought)
     scale = _step(b, b.subtract(high, low), 255.0)
-    zero = _clipped(b, b.round_even(b.divide(b.subtract(nought, low), scale)), 0, 255)
+    zero = _clip(b, b.round_even(b.divide(b.subtract(nought, low), scale)), 0, 255)
 
     def spread(value: Value) -> Value:
         return b.broadcast(value, shape=kind.shape, axes=())
 
     steps = b.round_even(b.divide(x, spread(scale)))
-    steps = _clipped(b, b.add(steps, spread(zero)), 0, 255)
+    steps = _clip(b, b.add(steps, spread(zero)), 0, 255)
     wide = b.cast(b.cast(steps, dtype="u8"), dtype="i32")
     offset = spread(b.cast(b.cast(zero, dtype="u8"), dtype="i32"))
     whole = b.cast(b.subtract(wide, offset), dtype=WIDE)
     return b.multiply(whole, spread(scale))
 
 
-def _dynamic_signed_bytes(b: Builder, x: Value) -> Value:
-    """`x` rounded to bytes around 0, as floats."""
+def _fake_quantize_symmetric(b: Builder, x: Value) -> Value:
+    """Emit x quantised symmetrically to i8 by its own range and dequantised."""
     kind, axes = Tensor.of(x), tuple(range(Tensor.of(x).rank))
     most = b.reduce_max(b.abs(x), axes=axes)
     scale = b.broadcast(_step(b, most, 127.0), shape=kind.shape, axes=())
-    steps = _clipped(b, b.round_even(b.divide(x, scale)), -127, 127)
+    steps = _clip(b, b.round_even(b.divide(x, scale)), -127, 127)
     whole = b.cast(b.cast(steps, dtype="i8"), dtype=WIDE)
     return b.multiply(whole, scale)
 
 
 def _step(b: Builder, span: Value, count: float) -> Value:
-    """Divide a span into `count` steps; return 1 for an empty span."""
+    """Emit `span / count`, or 1 where it is 0: the quantisation step of a range."""
     step = b.scale(span, 1 / count)
     is_none = b.compare(step, b.full_like(step, 0.0), direction="eq")
     return b.select(is_none, b.full_like(step, 1.0), step)
 
 
-def _rounded(
+def _quantize_weight(
     b: Builder, grouped: Value, scales: Value, grid: WeightGrid, kind: LayerPrecision
 ) -> Value:
-    """The integers of a weight as they are stored: i8, or two of 4 bits in a u8."""
+    """Emit a weight's integers as they are stored: i8, or two of 4 bits in a u8."""
     ratio = b.divide(grouped, _spread_scales(b, scales, grid))
-    steps = _clipped(b, b.round_even(ratio), *map(float, kind.bounds))
+    steps = _clip(b, b.round_even(ratio), *map(float, kind.bounds))
     if kind.bits > 4:
         return b.cast(steps, dtype="i8")
     (axis,) = grid.axes
@@ -355,8 +381,8 @@ def _rounded(
     return b.bitwise_or(low, b.shift_left(high, b.full_like(high, 4)))
 
 
-def _stored(integers: Array, grid: WeightGrid, kind: LayerPrecision) -> Array:
-    """Return integers of a weight as they are stored, those of 4 bits in pairs."""
+def _pack_integers(integers: Array, grid: WeightGrid, kind: LayerPrecision) -> Array:
+    """Return a weight's integers as they are stored: i8, or two of 4 bits in a u8."""
     if kind.bits > 4:
         return integers.astype(np.int8)
     low, high = np.split((integers + 8).astype(np.uint8), 2, axis=grid.axes[0])
@@ -365,11 +391,12 @@ def _stored(integers: Array, grid: WeightGrid, kind: LayerPrecision) -> Array:
 
 
 def _spread_scales(b: Builder, scales: Value, grid: WeightGrid) -> Value:
+    """Emit a weight's scales, broadcast to its grouped shape."""
     axes = tuple(i for i in range(len(grid.grouped)) if i not in grid.axes)
     return b.broadcast(scales, shape=grid.grouped, axes=axes)
 
 
-def _dequantized(
+def _dequantize_weight(
     b: Builder,
     integers: Value,
     scales: Value,
@@ -377,7 +404,7 @@ def _dequantized(
     kind: LayerPrecision,
     shape: tuple[int, ...],
 ) -> Value:
-    """The weight that stored integers and scales stand for."""
+    """Emit the f32 weight that stored integers and scales encode."""
     if kind.bits > 4:
         steps = b.cast(integers, dtype=WIDE)
     else:
@@ -390,8 +417,10 @@ def _dequantized(
     return b.multiply(steps, b.to_shape(_spread_scales(b, scales, grid), shape))
 
 
-def _corrected(b: Builder, layer: Layer, result: Value, correction: Array) -> Value:
-    """Return a result plus a correction of each feature."""
+def _add_correction(
+    b: Builder, layer: Layer, result: Value, correction: Array
+) -> Value:
+    """Emit a result plus a correction for each feature."""
     kind = Tensor.of(result)
     features = layer.features
     vector = b.constant(value=correction.reshape(features))

@@ -29,7 +29,7 @@ Rungs = Sequence[Sequence[LayerPlan]]  # of each layer, the narrowest first
 
 @dataclass(frozen=True)
 class Chosen:
-    """The plans that hold the quality.
+    """The plans that were chosen, one for each layer, and their measured loss.
 
     Args:
         plans: of each layer.
@@ -53,7 +53,7 @@ def choose(
     tell: Tell,
     keep: Keep = lambda plans: None,
 ) -> Chosen:
-    """Return the plans with the fewest bytes that were found to lose no more.
+    """Search for the plans with the fewest bytes whose loss is within `quality`.
 
     Args:
         layers: of the program.
@@ -68,13 +68,13 @@ def choose(
     if search.holds(narrow):
         return search.chosen(narrow, ())
     alone = search.measure_alone()
-    found = search.bisect(_Model.of(search.bytes, alone, quality))
+    found = search.bisect(_LayerCostModel.of(search.bytes, alone, quality))
     return search.chosen(search.narrow(found), alone)
 
 
 @dataclass
 class _RungSearch:
-    """Measures choices of a rung for each layer, each once."""
+    """The state of a search that assigns each layer a rung (an index of its plans)."""
 
     layers: Sequence[Layer]
     rungs: Rungs
@@ -86,7 +86,7 @@ class _RungSearch:
 
     @property
     def bytes(self) -> list[list[int]]:
-        """The bytes of each layer's weight, at each of its rungs."""
+        """Bytes of each layer's weight at each of its rungs."""
         return [
             [plan.kind.stored_bytes(layer.shape, layer.summed) for plan in row]
             for layer, row in zip(self.layers, self.rungs, strict=True)
@@ -94,16 +94,18 @@ class _RungSearch:
 
     @property
     def widest(self) -> tuple[int, ...]:
-        """The choice that loses nothing."""
+        """The choice of every layer's last rung, which loses nothing."""
         return tuple(len(row) - 1 for row in self.rungs)
 
     def plans(self, choice: Sequence[int]) -> tuple[LayerPlan, ...]:
-        """The plans of a choice."""
+        """Return the plans that a choice (a rung for each layer) selects."""
         pairs = zip(self.rungs, choice, strict=True)
         return tuple(rungs[number] for rungs, number in pairs)
 
     def measured(self, choice: tuple[int, ...]) -> MeasuredLoss:
-        """Measure the loss of a choice; zero for the unchanged program."""
+        """Return the loss of a choice, measured once; zero for the unchanged
+        program.
+        """
         if choice == self.widest:
             return MeasuredLoss(0.0, 0.0)
         if choice not in self._known:
@@ -115,18 +117,20 @@ class _RungSearch:
         return self.measured(choice).lost <= self.quality
 
     def measure_alone(self) -> list[list[MeasuredLoss]]:
-        """Measure the loss of each layer alone, at each of its rungs."""
+        """Return the measured loss with one layer at a time quantised, at each of its
+        rungs.
+        """
         wide, count = self.widest, len(self.layers)
         self.keep(self.plans(wide))
         rows = []
         for number, rungs in enumerate(self.rungs):
             self.tell(f"layer {number + 1} of {count}: {self.layers[number].name}")
-            choices = (_with(wide, number, rung) for rung in range(len(rungs)))
+            choices = (_replace_rung(wide, number, rung) for rung in range(len(rungs)))
             rows.append([self.measured(choice) for choice in choices])
         return rows
 
-    def bisect(self, model: _Model) -> tuple[int, ...]:
-        """The choice of the largest budget that was found to hold."""
+    def bisect(self, model: _LayerCostModel) -> tuple[int, ...]:
+        """Return the choice for the largest cost budget found to keep the quality."""
         found, least, most = self.widest, 0.0, 1.0  # of what all layers cost
         for turn in range(_BISECTIONS):
             middle = (least + most) / 2 if least else most / 4
@@ -139,17 +143,21 @@ class _RungSearch:
         return found
 
     def narrow(self, choice: tuple[int, ...]) -> tuple[int, ...]:
-        """Narrow layers of a choice while it holds, those first that spare the most
-        bytes.
+        """Return the choice with layers narrowed while the quality holds, largest gain
+        first.
         """
         sizes = self.bytes
         steps = [(n, rung) for n, at in enumerate(choice) for rung in range(at)]
-        steps.sort(key=lambda step: sizes[step[0]][step[1]] - _at(sizes, choice, step))
+        steps.sort(
+            key=lambda step: (
+                sizes[step[0]][step[1]] - _current_bytes(sizes, choice, step)
+            )
+        )
         self.keep(self.plans(choice))
         for turn, (number, rung) in enumerate(steps):
             name = self.layers[number].name
             self.tell(f"narrows, try {turn + 1} of {len(steps)}: {name}")
-            tried = _with(choice, number, rung)
+            tried = _replace_rung(choice, number, rung)
             if rung < choice[number] and self.holds(tried):
                 choice = tried
                 self.keep(self.plans(choice))
@@ -158,7 +166,7 @@ class _RungSearch:
     def chosen(
         self, choice: tuple[int, ...], alone: Sequence[Sequence[MeasuredLoss]]
     ) -> Chosen:
-        """Return the plans of a choice, with the measurements on the way to it.
+        """Return a choice's plans with its loss, and the losses measured on the way.
 
         Args:
             choice: a rung for each layer.
@@ -175,19 +183,20 @@ class _RungSearch:
         return Chosen(self.plans(choice), lost, len(self._known), sensitivity)
 
 
-def _with(choice: tuple[int, ...], number: int, rung: int) -> tuple[int, ...]:
-    """A choice with another rung for a layer."""
+def _replace_rung(choice: tuple[int, ...], number: int, rung: int) -> tuple[int, ...]:
+    """Return a choice with the rung of one layer replaced."""
     return (*choice[:number], rung, *choice[number + 1 :])
 
 
-def _at(
+def _current_bytes(
     sizes: Sequence[Sequence[int]], choice: Sequence[int], step: tuple[int, int]
 ) -> int:
+    """Return the bytes of the layer of a step at its present rung."""
     return sizes[step[0]][choice[step[0]]]
 
 
-class _Model(NamedTuple):
-    """A model of layers' costs, assumed to be additive, and of their bytes.
+class _LayerCostModel(NamedTuple):
+    """An additive cost model of layers: the bytes and the cost at each rung.
 
     Args:
         bytes: of each layer at each of its rungs.
@@ -203,8 +212,8 @@ class _Model(NamedTuple):
         sizes: Sequence[Sequence[int]],
         alone: Sequence[Sequence[MeasuredLoss]],
         quality: float,
-    ) -> _Model:
-        """Make the model from the measurements.
+    ) -> _LayerCostModel:
+        """Return the cost model for the losses of layers measured one at a time.
 
         A layer costs what it loses by the metric, which may be the same for many, and
         the noise that it adds to results.
@@ -219,7 +228,7 @@ class _Model(NamedTuple):
         return cls(sizes, [row / total for row in rows])
 
     def choice(self, budget: float) -> tuple[int, ...]:
-        """Return the rungs that take the fewest bytes and cost no more than a budget.
+        """Return the choice of fewest bytes whose summed cost is within a budget.
 
         By dynamic programming over the budget that is left, in so many levels. Of those
         that take the same it is the one that costs the least.

@@ -36,7 +36,8 @@ Kept = dict[int, list[Array]]  # by the number of a value, an array for each cal
 
 @dataclass
 class SharedPrefix:
-    """Values of one program for some calls, which others that begin alike start from.
+    """A cache of values of one program, from which programs with an equal prefix
+    resume.
 
     Args:
         calls: of entries, for all programs.
@@ -53,9 +54,11 @@ class SharedPrefix:
     )
 
     def keep(self, program: Program) -> None:
-        """Compute and keep values of a program, in the place of those before."""
+        """Evaluate a program, and replace the cached values by those live at its
+        products.
+        """
         left = self.most_bytes
-        for part in self._parts(program):
+        for part in self._resumable_entries(program):
             name, values = part.entry.name, part.values_to_keep()
             calls, kept = self.calls[name], self._kept.get(name, {})
             first = part.evaluator(kept, values)(calls[0], 0)
@@ -67,8 +70,10 @@ class SharedPrefix:
             self._kept[name] = {part.numbers[value]: x for value, x in rows.items()}
 
     def run(self, program: Program) -> dict[str, list[Array]]:
-        """Return the outputs of each entry; to the last bit those of the whole."""
-        parts = {part.entry.name: part for part in self._parts(program)}
+        """Return a program's outputs, computed from cached values; bit-identical to a
+        full run.
+        """
+        parts = {part.entry.name: part for part in self._resumable_entries(program)}
         whole = {name: x for name, x in self.calls.items() if name not in parts}
         outputs = run(program, whole) if whole else {}
         for name, part in parts.items():
@@ -78,22 +83,26 @@ class SharedPrefix:
             outputs[name] = [join_outputs(row) for row in rows]
         return outputs
 
-    def _parts(self, program: Program) -> Iterable[_Entry]:
-        """Return the entries that are called and compute results alone."""
+    def _resumable_entries(self, program: Program) -> Iterable[_ResumableEntry]:
+        """Yield the called entries without side effects, as evaluable from cached
+        values.
+        """
         functions = functions_of(program.module)
         for entry in program.entries:
             *ops, _ = functions[entry.name].entry_block.operations
             if entry.name in self.calls and not any(map(has_effect, ops)):
                 function = functions[entry.name]
                 numbers = self._number_values(program, entry, function)
-                yield _Entry(program, entry, function, numbers)
+                yield _ResumableEntry(program, entry, function, numbers)
 
     # ---- numbers
 
     def _number_values(
         self, program: Program, entry: Entry, function: Function
     ) -> dict[Value, int]:
-        """Return the number of each value of an entry."""
+        """Return a value number for each value of an entry; equal numbers mean equal
+        values.
+        """
         found = {}
         block = function.entry_block
         for port, value in zip(entry.arguments, block.arguments, strict=True):
@@ -112,10 +121,11 @@ class SharedPrefix:
         return found
 
     def _number(self, key: Hashable) -> int:
+        """Return the number of a key, a new one if the key is new."""
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _number_array(self, array: StoredArray) -> int:
-        """Return the number of a parameter, the same for alike ones."""
+        """Return the value number of a parameter's array."""
         rows = self._parameters.setdefault(likeness_key(array), [])
         for other, number in rows:
             if is_computed_alike(array, other):
@@ -126,8 +136,8 @@ class SharedPrefix:
 
 
 @dataclass
-class _Entry:
-    """An entry of a program, which is evaluated from values that are known.
+class _ResumableEntry:
+    """An entry of a program that can be evaluated from cached values.
 
     Args:
         program: that it is of.
@@ -143,20 +153,20 @@ class _Entry:
 
     @property
     def ops(self) -> Sequence[Operation]:
-        """The ops of the entry, in order."""
+        """Ops of the entry without the terminator."""
         *ops, _ = self.function.entry_block.operations
         return ops
 
     @property
     def outputs(self) -> list[Value]:
-        """The values that calls return, without those of states."""
+        """The values that the entry returns as outputs, not as states."""
         *_, end = self.function.entry_block.operations
         pairs = zip(self.entry.results, end.operands, strict=True)
         return [value for port, value in pairs if port.kind == "output"]
 
     def evaluator(self, kept: Kept, wanted: Sequence[Value]) -> EvaluateCall:
-        """Return a function that computes some values for a call, given its inputs and
-        number.
+        """Return a function of a call's inputs and index that computes the wanted
+        values.
 
         Args:
             kept: arrays of values that are known.
@@ -189,11 +199,11 @@ class _Entry:
     # ---- what to keep
 
     def values_to_keep(self) -> list[Value]:
-        """Return the values that are live in front of products."""
+        """Return the values that are live before some product."""
         return [*dict.fromkeys(x for row in self._live() for x in row)]
 
     def fitting(self, found: Mapping[Value, Array], most: int) -> list[Value]:
-        """Return the values that take no more bytes than may be taken by a call."""
+        """Return the live values to cache whose bytes fit into `most` for a call."""
         rows = self._live()
         while rows:
             values = [*dict.fromkeys(x for row in rows for x in row)]
@@ -203,8 +213,8 @@ class _Entry:
         return []
 
     def _live(self) -> list[list[Value]]:
-        """Return, for each product, the values computed from inputs that are still
-        live.
+        """Return, for each product, the input-dependent values that are live
+        before it.
         """
         arguments = self.function.entry_block.arguments
         pairs = zip(self.entry.arguments, arguments, strict=True)

@@ -22,7 +22,7 @@ _ROWS_OF_CALL = 128
 
 @dataclass
 class InputStatistics:
-    """The statistics of a layer's input.
+    """Statistics of a layer's input, accumulated over calibration calls.
 
     Args:
         histogram: of all elements.
@@ -38,7 +38,7 @@ class InputStatistics:
     moments: Array | None = None
 
     def add(self, layer: Layer, x: Array, *, with_moments: bool) -> None:
-        """Note an input of the layer."""
+        """Add an input of the layer to the statistics."""
         self.histogram.add(x)
         if layer.channels is None:
             return
@@ -60,7 +60,7 @@ class InputStatistics:
 
     @property
     def matrix(self) -> Array:
-        """The rows that were kept."""
+        """The sampled input rows as one matrix."""
         return np.concatenate(self.rows)
 
 
@@ -72,7 +72,7 @@ def observe(
     with_moments: bool = False,
     factors: Mapping[str, Array | None] | None = None,
 ) -> dict[str, InputStatistics]:
-    """Run a program, and return the statistics of the inputs of its layers.
+    """Run a program on calls, and return the statistics of its layers' inputs by name.
 
     Args:
         program: that the layers are of.

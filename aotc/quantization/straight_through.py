@@ -28,7 +28,7 @@ _SIGNED = 127
 def fake_weight(
     weight: Array, form: LayerForm, kind: LayerPrecision, steps: Array | None
 ) -> Array:
-    """Return a weight as its integers give it back.
+    """Return a weight quantised and dequantised, with straight-through gradients.
 
     Args:
         weight: in f32.
@@ -41,7 +41,7 @@ def fake_weight(
     grouped = np.reshape(weight, shape)
     least, most = kind.bounds
     if steps is None:  # nothing is beyond the range, but what f16 has no step for
-        step = _storable(_spanning_step(grouped, axes, most), kind)
+        step = _storable(_step_of_range(grouped, axes, most), kind)
         nearest = round_straight_through(np.divide(grouped, step))
         integers = np.clip(nearest, float(least), float(most))
     else:
@@ -53,15 +53,17 @@ def fake_weight(
     return np.reshape(np.multiply(integers, step), form.shape)
 
 
-def _spanning_step(grouped: Array, axes: Sequence[int], most: int) -> Array:
-    """The step by which the largest element of each group is the largest integer."""
+def _step_of_range(grouped: Array, axes: Sequence[int], most: int) -> Array:
+    """Return the step that maps each group's largest magnitude to the largest
+    integer.
+    """
     whole = np.max(np.abs(stop_gradient(grouped)), tuple(axes), keepdims=True)
     is_any = np.greater(whole, 0.0)
     return np.where(is_any, np.divide(whole, float(most)), 1.0)
 
 
 def _storable(step: Array, kind: LayerPrecision) -> Array:
-    """Return steps as they are stored: those of groups are numbers of f16."""
+    """Return steps rounded as they are stored (f16 for groups), straight-through."""
     if not kind.group:
         return step
     step = np.clip(step, LEAST_STEP, LARGEST_F16)
@@ -70,9 +72,7 @@ def _storable(step: Array, kind: LayerPrecision) -> Array:
 
 
 def _with_scaled_gradient(x: Array, count: int) -> Array:
-    """Return the numbers, with derivatives by the factor of LSQ: 1/√(terms ·
-    levels).
-    """
+    """Return the same numbers, with LSQ's gradient factor 1/√(terms · levels)."""
     fixed = stop_gradient(x)
     return np.add(fixed, np.multiply(np.subtract(x, fixed), 1 / math.sqrt(count)))
 
@@ -81,7 +81,7 @@ def _with_scaled_gradient(x: Array, count: int) -> Array:
 
 
 def fake_static_input(x: Array, low: Array, high: Array) -> Array:
-    """Return an input as bytes between two ends, and 0, give it back.
+    """Return an input quantised to u8 in a given range and dequantised, differentiable.
 
     Args:
         x: in f32.
@@ -92,11 +92,12 @@ def fake_static_input(x: Array, low: Array, high: Array) -> Array:
     step = np.divide(np.subtract(high, low), float(_LEVELS))
     step = np.where(np.greater(step, 0.0), step, 1.0)
     zero = np.clip(np.divide(np.negative(low), step), 0.0, float(_LEVELS))
-    return _rounded(x, step, round_straight_through(zero))
+    return _fake_quantize(x, step, round_straight_through(zero))
 
 
 def fake_dynamic_input(x: Array, *, is_padded: bool) -> Array:
-    """Return an input as bytes between its least and greatest element give it back.
+    """Return an input quantised to bytes in its own range and dequantised,
+    differentiable.
 
     Args:
         x: in f32.
@@ -104,23 +105,23 @@ def fake_dynamic_input(x: Array, *, is_padded: bool) -> Array:
     """
     fixed = stop_gradient(x)
     if is_padded:
-        step = _part(np.max(np.abs(fixed)), _SIGNED)
+        step = _step(np.max(np.abs(fixed)), _SIGNED)
         ratio = np.clip(np.divide(x, step), float(-_SIGNED), float(_SIGNED))
         return np.multiply(round_straight_through(ratio), step)
     low, high = np.minimum(np.min(fixed), 0.0), np.maximum(np.max(fixed), 0.0)
-    step = _part(np.subtract(high, low), _LEVELS)
+    step = _step(np.subtract(high, low), _LEVELS)
     zero = np.clip(np.round(np.divide(np.negative(low), step)), 0.0, float(_LEVELS))
-    return _rounded(x, step, zero)
+    return _fake_quantize(x, step, zero)
 
 
-def _rounded(x: Array, step: Array, zero: Array) -> Array:
-    """An input as bytes of a grid give it back."""
+def _fake_quantize(x: Array, step: Array, zero: Array) -> Array:
+    """Return an input quantised to u8 and dequantised by a step and a zero point."""
     bounds = np.negative(zero), np.subtract(float(_LEVELS), zero)
     ratio = np.clip(np.divide(x, step), *bounds)
     return np.multiply(round_straight_through(ratio), step)
 
 
-def _part(span: Array, count: int) -> Array:
-    """The part of a span that is one of `count` steps; 1 where there is none."""
+def _step(span: Array, count: int) -> Array:
+    """Return `span / count`, the step of a range; 1 where it is 0."""
     step = np.multiply(span, 1 / count)
     return np.where(np.equal(step, 0.0), 1.0, step)

@@ -33,7 +33,7 @@ _SAVED = (
 
 @dataclass(frozen=True)
 class Trained:
-    """The arrays of ranges, by the name of the layer's weight and `low`, `high`, ….
+    """Ranges from quantisation-aware training: arrays such as `low`, `high` by layer.
 
     Args:
         rows: the ranges of each layer, as its weight was called in training.
@@ -45,7 +45,7 @@ class Trained:
 
     @classmethod
     def read(cls, path: Path) -> Trained:
-        """Read ranges: a file of them, or of a state that has them in `ranges`.
+        """Return the ranges in a file: alone, or a state's leaves under `ranges`.
 
         Raises:
             InputError: `bad-ranges`, or the file cannot be read.
@@ -61,6 +61,7 @@ class Trained:
         return found
 
     def _require_numbers(self, layer: str, row: Mapping[str, Array]) -> None:
+        """Refuse a layer's ranges that are not f32, finite, and scalar where needed."""
         kinds = {array.dtype for array in row.values()}
         is_whole = all(row[x].shape == () for x in _ENDS if x in row)
         has_both = len(row.keys() & {*_ENDS}) != 1
@@ -73,13 +74,14 @@ class Trained:
             raise self._bad(f"finite ranges of '{layer}'; got some that are not")
 
     def _bad(self, expected: str, hint: str = _SAVED) -> InputError:
+        """Return an error of code `bad-ranges` at the file."""
         return InputError(
             "bad-ranges", f"expected {expected}", where=self.where, hint=hint
         )
 
     @property
     def facts(self) -> dict[str, object]:
-        """The facts on trained ranges for recipes and bundles."""
+        """Facts on the trained ranges, as recipes and bundles record them."""
         flat = {f"{k}.{n}": x for k, row in self.rows.items() for n, x in row.items()}
         digest = arrays_digest(dict(sorted(flat.items())))
         return {"method": TRAINING, "sha256": digest, "samples": 0}
@@ -87,7 +89,7 @@ class Trained:
     def calibration(
         self, program: Program, layers: Sequence[Layer], recipe: str
     ) -> Calibration:
-        """Return the plans of layers as they were trained, or in f32.
+        """Return the layers' plans by their trained ranges; f32 for layers without.
 
         Args:
             program: prepared, with the weights that were trained.
@@ -118,6 +120,7 @@ class Trained:
         recipe: str,
         row: Mapping[str, Array] | None,
     ) -> list[LayerPlan]:
+        """Return a layer's plans: by its trained ranges, if any, then f32."""
         kind = trained_precision(
             recipe, lambda x: layer.refusal(x, program), table=layer.is_table
         )
@@ -133,7 +136,9 @@ class Trained:
         kind: LayerPrecision,
         row: Mapping[str, Array],
     ) -> LayerPlan | None:
-        """The plan of a layer; None where its input has no range."""
+        """Return the plan of a layer by its trained ranges; None where the input has
+        none.
+        """
         grid = None
         if kind.inputs == "static":
             if not {*_ENDS} <= {*row}:
@@ -154,7 +159,8 @@ class Trained:
         return replace(plan, scales=scales.reshape(-1))
 
     def _rows_of(self, layers: Sequence[Layer]) -> dict[str, Mapping[str, Array]]:
-        """The ranges of layers by name: of several that fit, those of the outermost.
+        """Return the trained ranges for each layer, matched by the weight's dotted
+        name.
 
         The weight of a layer has the name of the argument before the one that it had in
         training: `weights.conv1.kernel`.
@@ -174,7 +180,8 @@ class Trained:
 
 
 def _of_ranges(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the ranges, by their names there; a state has others beside them.
+    """Return only the arrays that are ranges, by layer; of a state file, those in
+    `ranges`.
 
     Args:
         arrays: of a file; all are ranges if none is in `ranges`.

@@ -39,7 +39,7 @@ _SECONDS, _MOST_CALLS = 1.0, 200  # of a profile, which takes 20 to 50 KB a call
 
 @dataclass(frozen=True)
 class Dispatch:
-    """The dispatches of one function of the compiled code, in a call.
+    """The dispatches of one compiled function in a call: their number and their times.
 
     Args:
         name: of the function.
@@ -57,7 +57,7 @@ class Dispatch:
 
     @property
     def gflops(self) -> float | None:
-        """Float operations in a nanosecond, of a kernel of aotc's own.
+        """GFLOP/s of one of aotc's own kernels.
 
         None where the manifest tells of other sizes than the call has.
         """
@@ -66,13 +66,13 @@ class Dispatch:
         return float(self.kernel["flops"]) * self.count / self.ms / 1e6
 
     def to_json(self) -> JsonObject:
-        """The figures by name."""
+        """Return the figures by name."""
         return {**vars(self), "gflops": self.gflops}
 
 
 @dataclass(frozen=True)
 class DispatchProfile:
-    """The dispatches of a call, those that take longest first; medians of calls.
+    """The dispatches of a call, the longest first; medians over calls.
 
     Args:
         export: that was called: the entry, or a specialization of it.
@@ -86,12 +86,12 @@ class DispatchProfile:
 
     @property
     def ms(self) -> float:
-        """The time of all dispatches of a call, one after the other."""
+        """Sum of the times of all dispatches of a call."""
         return sum(each.ms for each in self.dispatches)
 
     @property
     def uneven(self) -> tuple[str, ...]:
-        """Names of dispatches that not every call made, or IREE noted, equally often.
+        """Names of dispatches whose number differs between calls.
 
         What runs when a module is loaded, once for all calls, is none of them.
         """
@@ -107,7 +107,7 @@ class DispatchProfile:
 
 
 def profile_of(measured: BundleMeasurement) -> DispatchProfile:
-    """Call the entry of a bundle under IREE's profiler, in a process of its own.
+    """Profile the entry of a bundle by IREE's profiler, in a process of its own.
 
     Args:
         measured: the same calls without it. A file of states that they began with is
@@ -138,23 +138,23 @@ def profile_of(measured: BundleMeasurement) -> DispatchProfile:
     with translate_system_errors(), ExitStack() as stack:
         folder = Path(stack.enter_context(temporary_folder()))
         program = (
-            *_module(stack, bundle, chosen, folder),
-            *_device(threads),
+            *_module_options(stack, bundle, chosen, folder),
+            *_device_options(threads),
             f"--function={code.export}",
-            *_inputs(*_arguments(code, point, sizes, subject.inputs), folder),
+            *_input_options(*_arguments(code, point, sizes, subject.inputs), folder),
         )
-        calls, told = _take_notes(program, calls, threads, folder)
+        calls, told = _profile_calls(program, calls, threads, folder)
     rows = (chosen.kernels or {}).get("regions", ())
-    kernels = {row["name"]: _row_for(row, sizes) for row in rows}
+    kernels = {row["name"]: _kernel_row(row, sizes) for row in rows}
     return DispatchProfile(
         code.export, calls, tuple(dispatches_in(told, calls, kernels))
     )
 
 
-def _take_notes(
+def _profile_calls(
     program: Sequence[str], calls: int, threads: int, folder: Path
 ) -> tuple[int, str]:
-    """Profile calls; return their number and the notes of IREE's profiler.
+    """Call an entry under IREE's profiler; return the number of calls and its output.
 
     Threads of IREE 3.13 now and then spoil each other's notes, and the file cannot be
     read: as a rule where a call has thousands of dispatches. Then fewer are made.
@@ -182,11 +182,13 @@ def _take_notes(
     except SetupError:
         if threads == 1 or calls == 1:
             raise
-    return _take_notes(program, max(1, calls // 4), threads, folder)
+    return _profile_calls(program, max(1, calls // 4), threads, folder)
 
 
-def _row_for(row: JsonObject, sizes: Mapping[str, int]) -> Mapping[str, object]:
-    """Return the manifest's row of a kernel, without operations if for other sizes."""
+def _kernel_row(row: JsonObject, sizes: Mapping[str, int]) -> Mapping[str, object]:
+    """Return the manifest's row of a kernel; `flops` is None if it is for other
+    sizes.
+    """
     if all(sizes.get(name) == size for name, size in row.get("sizes", {}).items()):
         return row
     return {**row, "flops": None}
@@ -195,10 +197,10 @@ def _row_for(row: JsonObject, sizes: Mapping[str, int]) -> Mapping[str, object]:
 # ---- what the program is given ------------------------------------------------------
 
 
-def _module(
+def _module_options(
     stack: ExitStack, bundle: VerifiedBundle, variant: Variant, folder: Path
 ) -> Iterator[str]:
-    """The code and weights of a variant, verified, in memory that cannot change."""
+    """Yield IREE options for a variant's code and weights, as sealed verified files."""
     for number, (path, scope, suffix) in enumerate(_files(bundle, variant)):
         sealed = stack.enter_context(bundle.sealed_path(path))
         link = folder / f"{number}.{suffix}"  # which tells IREE the format
@@ -216,8 +218,10 @@ def _files(
             yield weights.file, weights.scope, weights.format
 
 
-def _device(threads: int) -> Sequence[str]:
-    """Return the device flags that `runtime.engine` uses."""
+def _device_options(threads: int) -> Sequence[str]:
+    """Return IREE's device options for a number of threads, as `runtime.engine` has
+    them.
+    """
     if threads == 1:
         return "--device=local-sync", "--device_allocator=caching"
     return "--device=local-task", pool_flag(threads)
@@ -229,7 +233,7 @@ def _arguments(
     sizes: Mapping[str, int],
     arrays: Mapping[str, Array],
 ) -> tuple[Sequence[Leaf], Sequence[Array]]:
-    """Return the inputs of an entry's code with their arrays, padded if needed."""
+    """Return the input leaves of an entry's code and their arrays, padded if needed."""
     given = [np.asarray(arrays[leaf.name]) for leaf in point.inputs]
     if not code.padded:
         return point.inputs, given
@@ -237,9 +241,10 @@ def _arguments(
     return (*point.inputs, SIZES), padding.pad(given)
 
 
-def _inputs(
+def _input_options(
     leaves: Sequence[Leaf], arrays: Sequence[Array], folder: Path
 ) -> Iterator[str]:
+    """Write input arrays into a folder; yield IREE's `--input` options for them."""
     for number, (leaf, array) in enumerate(zip(leaves, arrays, strict=True)):
         file = folder / f"{number}.bin"
         file.write_bytes(array.tobytes())
@@ -249,7 +254,7 @@ def _inputs(
 
 
 def run_program(program: str, *arguments: str | Path) -> str:
-    """Run a program of IREE's runtime package, and return its output.
+    """Run a program of IREE's runtime package; return its standard output.
 
     Raises:
         SetupError: `profile-failed`.
@@ -280,7 +285,7 @@ def run_program(program: str, *arguments: str | Path) -> str:
 def dispatches_in(
     told: str, calls: int, kernels: Mapping[str, Mapping[str, object]]
 ) -> list[Dispatch]:
-    """The dispatches that were noted in so many calls, the longest first.
+    """Return the dispatches in the output of `iree-profile`, the longest first.
 
     Args:
         told: by `iree-profile`, line by line.
@@ -308,7 +313,7 @@ def dispatches_in(
 
 
 def _per_call(times: Sequence[int], calls: int) -> float:
-    """Return the milliseconds of a call, from the nanoseconds of its dispatches.
+    """Return the milliseconds of a function's dispatches in a call, from nanoseconds.
 
     The median of all calls, or the mean if they do not make equally many dispatches.
     """

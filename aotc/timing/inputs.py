@@ -20,7 +20,7 @@ def sizes_for(
     wanted: Mapping[str, int],
     given: Mapping[str, Array],
 ) -> dict[str, int]:
-    """The value of every symbolic size of an entry's inputs.
+    """Return a value for every symbolic size of an entry's inputs.
 
     It is the one that is wanted, else that of a given array, else the one that most
     calls have, if the model says so, else the least that the contract allows and that
@@ -58,17 +58,19 @@ def sizes_for(
 
 
 def _usual_size(manifest: Manifest, point: EntryPoint, name: str) -> int:
-    """The size of most calls, or else the least, of those that have code."""
+    """Return the value of a size that most calls have, or the least with
+    compiled code.
+    """
     optimum = manifest.symbols[name].optimum
     if optimum is not None and point.has_code_of(name, optimum):
         return optimum
     if manifest.symbols[name].policy not in ("dynamic", "pad", "bucket"):
         return min(code.sizes[name] for code in point.codes)
-    return _least(manifest.symbols[name])
+    return _least_allowed(manifest.symbols[name])
 
 
 def symbols_of(leaves: Sequence[Leaf]) -> list[str]:
-    """The symbols of the shapes, each once, in the order in which they come."""
+    """Return the symbols in the shapes of leaves, without duplicates, in order."""
     dims = [
         SizeExpression.parse(d)
         for leaf in leaves
@@ -78,12 +80,13 @@ def symbols_of(leaves: Sequence[Leaf]) -> list[str]:
     return list(dict.fromkeys(name for dim in dims for name in sorted(dim.symbols)))
 
 
-def _least(symbol: Symbol) -> int:
-    """The least size above zero that a contract allows."""
+def _least_allowed(symbol: Symbol) -> int:
+    """Return the least size above zero that a symbol's contract allows."""
     return -(-max(symbol.min, 1) // symbol.multiple_of) * symbol.multiple_of
 
 
 def _require_allowed(point: EntryPoint, name: str, size: int, symbol: Symbol) -> None:
+    """Refuse a size outside of the range that its symbol was declared with."""
     # Before arrays of that size are made, which the machine may not have room for.
     is_above = symbol.max is not None and size > symbol.max
     if size >= symbol.min and not is_above and size % symbol.multiple_of == 0:
@@ -100,7 +103,7 @@ def _require_allowed(point: EntryPoint, name: str, size: int, symbol: Symbol) ->
 def _sizes_of_arrays(
     leaves: Sequence[Leaf], given: Mapping[str, Array]
 ) -> dict[str, int]:
-    """The symbols that the shapes of arrays decide; wrong shapes are left to the call.
+    """Return the symbols that array shapes determine; wrong shapes fail in the call.
 
     Args:
         leaves: of all inputs.
@@ -128,7 +131,7 @@ def arrays_for(
     given: Mapping[str, Array],
     seed: int,
 ) -> dict[str, Array]:
-    """An array for each input by name: the given one, or seeded random numbers.
+    """Return an array for each input by name: the given one, or seeded random numbers.
 
     Floats are normally distributed. Integers and bools are 0 or 1, because the manifest
     does not say what they mean, and these are positions in whatever they index.
@@ -152,7 +155,7 @@ def arrays_for(
 
 
 def _shape(point: EntryPoint, leaf: Leaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the shape of an input for given sizes.
+    """Return an input's shape with values in the place of symbols.
 
     Raises:
         InputError: `bad-size`.
@@ -180,6 +183,7 @@ def _shape(point: EntryPoint, leaf: Leaf, sizes: Mapping[str, int]) -> tuple[int
 def _random_array(
     rng: np.random.Generator, leaf: Leaf, shape: tuple[int, ...]
 ) -> Array:
+    """Return normally distributed floats; for integers and bools, 0 or 1."""
     kind = dtypes.to_numpy(leaf.dtype)
     if not dtypes.is_float(leaf.dtype):
         return rng.integers(0, 2, shape, "u1").astype(kind)

@@ -9,14 +9,14 @@ from aotc.machine import device
 
 
 def description() -> JsonObject:
-    """The processor, and how many processes wanted it in the last minute."""
+    """Return the processor's model, level and cores, and the load average."""
     cpu = device.probe(cpu_only=True)["cpu"]
     named = ("model", "level", "cores_physical", "cores_logical")
     return {**{name: cpu[name] for name in named}, "load_average": load_average()}
 
 
 def load_average() -> float | None:
-    """Return the average number of processes that wanted to run in the last minute."""
+    """Return the load average of the last minute."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TimedBundle:
-    """A bundle to load, and the call to make.
+    """A bundle to load and an entry to time, with its inputs and how to load it.
 
     Args:
         bundle: its path.
@@ -38,7 +38,7 @@ class TimedBundle:
 
 @dataclass(frozen=True)
 class Budget:
-    """The end of a measurement: a least number of calls, and a least time."""
+    """The end of a round of calls: after at least so many calls and seconds."""
 
     calls: int = 1
     seconds: float = 0.0
@@ -46,8 +46,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class LoadedBundle:
-    """The loaded model, and the costs of loading and the first call; memory in
-    bytes.
+    """A loaded bundle: its facts, and the time and memory of loading and the first
+    call.
     """
 
     name: str
@@ -68,7 +68,7 @@ class LoadedBundle:
 
 @dataclass(frozen=True)
 class Round:
-    """A round of calls: their times, and the process's use of resources.
+    """A round of calls: the nanoseconds of each, and what the process used.
 
     `page_faults` are pages that it took from the system without reading a disk.
     """

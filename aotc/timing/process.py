@@ -14,7 +14,7 @@ from aotc.timing.messages import Budget, LoadedBundle, Round, TimedBundle
 
 
 class Server(Child):
-    """A process that answers questions about a `TimedBundle`, as a context manager.
+    """A child process that loads a bundle and answers requests; a context manager.
 
     Args:
         subject: that it loads and calls, named in errors.
@@ -35,7 +35,7 @@ class Server(Child):
             raise
 
     def ask(self, question: object, seconds: float | None = None) -> Any:
-        """The answer to a question.
+        """Send a request to the process, and return its answer.
 
         Raises:
             AotcError: as the process raises it.
@@ -55,7 +55,7 @@ class Server(Child):
 
 
 class TimingProcess(Server):
-    """Makes the calls of a `TimedBundle`, as a context manager.
+    """A child process that times calls of a bundle's entry; a context manager.
 
     Raises:
         AotcError: as `aotc.load` and the first call raise it.
@@ -67,7 +67,7 @@ class TimingProcess(Server):
         super().__init__(subject, subject, "aotc.timing.serve")
 
     def call(self, budget: Budget) -> Round:
-        """Call until the budget is spent, beginning with the first states.
+        """Time calls until the budget is spent, starting from the initial states.
 
         Raises:
             AotcError: as the call raises it.

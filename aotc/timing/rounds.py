@@ -15,7 +15,7 @@ _WARM_UP = Budget(calls=3, seconds=0.2)
 
 @dataclass(frozen=True)
 class BundleMeasurement:
-    """The calls of one bundle, after those that warm it up, in rounds."""
+    """The timed rounds of calls of one bundle, after a warm-up."""
 
     subject: TimedBundle
     loaded: LoadedBundle
@@ -24,18 +24,18 @@ class BundleMeasurement:
 
     @property
     def times(self) -> list[int]:
-        """The nanoseconds of every call."""
+        """Nanoseconds of every call, over all rounds."""
         return [time for each in self.rounds for time in each.times]
 
     @property
     def busy_processors(self) -> float:
-        """Processor time over time, on average over the rounds."""
+        """Processor time over wall time: how many cores were busy on average."""
         wall = sum(each.wall_ns for each in self.rounds)
         return sum(each.processor_ns for each in self.rounds) / wall
 
     @property
     def page_faults(self) -> float:
-        """Pages that a call takes from the system, on average over the rounds."""
+        """Minor page faults for a call, on average."""
         return sum(each.page_faults for each in self.rounds) / len(self.times)
 
 
@@ -44,7 +44,8 @@ def measure(
     budget: Budget,
     begin: Callable[[str], None] = lambda _: None,
 ) -> list[BundleMeasurement]:
-    """Load each bundle in a process of its own, and call them in turn.
+    """Time the calls of several bundles, each in its own process, in alternating
+    rounds.
 
     Every other round goes through the bundles backwards, so that none is always the one
     that follows another. Each round begins with the first states.
@@ -65,7 +66,7 @@ def measure(
         slowest = max(min(each.times) for each in warm_up)
         found: list[list[Round]] = [[] for _ in processes]
         order = list(range(len(processes)))
-        shares = _shares(budget, slowest)
+        shares = _budgets_of_rounds(budget, slowest)
         for turn, share in enumerate(shares, 1):
             begin(f"round {turn} of {len(shares)}")
             for number in order:
@@ -79,8 +80,8 @@ def measure(
         ]
 
 
-def _shares(budget: Budget, slowest: int) -> list[Budget]:
-    """Split the budget into rounds: ten, unless a call takes long.
+def _budgets_of_rounds(budget: Budget, slowest: int) -> list[Budget]:
+    """Split a budget into rounds: ten, or fewer if a call is slow.
 
     Args:
         budget: of all.

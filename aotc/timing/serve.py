@@ -22,7 +22,7 @@ from aotc.timing.messages import Budget, LoadedBundle, Round, TimedBundle
 
 
 class Caller:
-    """An entry that is loaded, with its inputs, and with states to begin from.
+    """A loaded entry with its inputs and initial states, to be timed in this process.
 
     Raises:
         AotcError: as `aotc.load`, `load_state` and the first call raise it.
@@ -66,7 +66,9 @@ class Caller:
         )
 
     def times(self, budget: Budget) -> Round:
-        """Call until the budget is spent, from the first states on."""
+        """Reset the states and time calls until the budget is spent; return the
+        round.
+        """
         for name, tree in self._states.items():
             self.model.write_state(tree, name)
         gc.collect()
@@ -85,11 +87,14 @@ class Caller:
 
 
 def _page_faults() -> int:
+    """Return the minor page faults of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _times(call: Callable[[], object], budget: Budget, start: int) -> list[int]:
-    """The nanoseconds of each call; at least one is made."""
+    """Call until the budget is spent, at least once; return the nanoseconds of each
+    call.
+    """
     clock = time.perf_counter_ns
     end = start + int(budget.seconds * 1e9)
     times: list[int] = []
@@ -103,7 +108,7 @@ def _times(call: Callable[[], object], budget: Budget, start: int) -> list[int]:
 
 
 def load_subject(subject: TimedBundle) -> Model:
-    """The bundle, loaded as was asked.
+    """Load and return the bundle of a `TimedBundle`, with its options.
 
     Raises:
         AotcError: as `aotc.load` raises it.
@@ -119,8 +124,7 @@ def load_subject(subject: TimedBundle) -> Model:
 
 
 def threads_of(model: Model, asked: int | None) -> int | None:
-    """Return the number of threads that compute calls of a model; None on an
-    accelerator.
+    """Return the number of threads that a model computes with; None on an accelerator.
 
     Args:
         model: that is loaded.
@@ -133,6 +137,7 @@ def threads_of(model: Model, asked: int | None) -> int | None:
 
 
 def _input(subject: TimedBundle, name: str) -> Any:
+    """Return the array for an input; refuse if the bundles share none of that name."""
     if name in subject.inputs:
         return subject.inputs[name]
     raise InputError(
@@ -144,7 +149,7 @@ def _input(subject: TimedBundle, name: str) -> Any:
 
 
 def main() -> None:
-    """Measure for the process that the command line names."""
+    """Serve timing requests of the parent process named on the command line."""
     answer_parent(Caller, lambda caller: caller.loaded, Caller.times)
 
 

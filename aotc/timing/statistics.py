@@ -16,7 +16,7 @@ _LEAST_ROUNDS = 6
 
 @dataclass(frozen=True)
 class Latency:
-    """The times of calls, in milliseconds.
+    """Statistics of call times (least, percentiles, greatest) in milliseconds.
 
     Percentiles are interpolated linearly between the two nearest calls, so that of few
     calls the high ones say little more than `max`.
@@ -33,14 +33,14 @@ class Latency:
 
     @classmethod
     def of(cls, times: Sequence[int]) -> Latency:
-        """Compute the statistics of times in nanoseconds, of at least one call."""
+        """Return the statistics of the times of at least one call, in nanoseconds."""
         calls = [time / _MS for time in times]
         p50, p90, p99 = (float(each) for each in np.percentile(calls, [50, 90, 99]))
         mean, std = fmean(calls), pstdev(calls)
         return cls(len(calls), min(calls), p50, p90, p99, max(calls), mean, std)
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """Return the figures by name."""
         return dict(vars(self))
 
 
@@ -66,12 +66,14 @@ class TimeRatio:
     def of(
         cls, rounds: Sequence[Sequence[int]], others: Sequence[Sequence[int]]
     ) -> TimeRatio:
-        """Compare the times of calls, round by round, with those of another bundle."""
+        """Return the ratios of call times of one bundle to another's, round by
+        round.
+        """
         pairs = [
             median(ours) / median(theirs)
             for ours, theirs in zip(rounds, others, strict=True)
         ]
-        ours, theirs = (_joined(each) for each in (rounds, others))
+        ours, theirs = (_concatenate(each) for each in (rounds, others))
         return cls(
             median(ours) / median(theirs),
             min(ours) / min(theirs),
@@ -82,7 +84,8 @@ class TimeRatio:
 
     @property
     def is_noise(self) -> bool:
-        """Return whether neither bundle was quicker in all of at least six pairs.
+        """Return whether the difference may be noise: too few rounds, or no side won
+        all.
 
         Of two equal bundles one wins six pairs by chance in 3 % of cases (sign test),
         ten in 0.2 %.
@@ -90,9 +93,10 @@ class TimeRatio:
         return self.rounds < _LEAST_ROUNDS or self.low <= 1 <= self.high
 
     def to_json(self) -> JsonObject:
-        """The figures by name."""
+        """Return the figures by name."""
         return {**vars(self), "within_noise": self.is_noise}
 
 
-def _joined(rounds: Sequence[Sequence[int]]) -> list[int]:
+def _concatenate(rounds: Sequence[Sequence[int]]) -> list[int]:
+    """Return the times of all rounds in one list."""
     return [time for each in rounds for time in each]

@@ -48,7 +48,7 @@ _GAIN = 0.97  # of the time of the planned schedule: what differs less is noise
 
 @dataclass(frozen=True)
 class TuningProgress:
-    """The progress of measuring a target.
+    """The progress of tuning a target's kernels: how many are measured, and gained.
 
     Args:
         measured: kernels.
@@ -65,7 +65,7 @@ class TuningProgress:
 
 
 def why_not_tunable(target: Target) -> str:
-    """Return why the schedules of a target are left to the model; "" if they are not.
+    """Return why a target's schedules cannot be measured here; "" if they can.
 
     Those of a GPU are measured where its chip is that of the machine: `--target cuda`
     is several chips, of which a machine has one.
@@ -77,7 +77,7 @@ def why_not_tunable(target: Target) -> str:
 
 
 def require_tunable(targets: Sequence[Target]) -> None:
-    """Refuse to measure where this machine runs no target, or not one for a processor.
+    """Raise if schedules of none of the targets can be measured on this machine.
 
     Raises:
         InputError: `bad-option`: no target has kernels with schedules.
@@ -120,7 +120,8 @@ def tune(
     seconds: float,
     tell: Callable[[str, float], None],
 ) -> None:
-    """Measure kernels that a tuning file does not know, and add them to it.
+    """Time schedules of kernels that a tuning file lacks, within a budget; add the
+    fastest.
 
     The largest come first. A part that was begun is ended, so it takes longer than the
     budget by at most one compilation and its calls. The file is written after each.
@@ -146,7 +147,7 @@ def tune(
     with trial.module.context, ir.Location.unknown():
         proposals = propose(trial, fusing, capabilities, known.schedules.keys())
     progress = TuningProgress(0, len(proposals), 0)
-    for part in _parts(proposals):
+    for part in _compilation_batches(proposals):
         if time.perf_counter() - start >= seconds:
             break
         found = measure(trial, part)
@@ -163,7 +164,7 @@ def tune(
 
 
 def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, MeasuredSchedule]:
-    """The fastest schedule of each kernel, by its key.
+    """Time the schedules of kernels here; return each kernel's fastest, by its key.
 
     None of a kernel for which no schedule could be timed.
 
@@ -181,7 +182,7 @@ def measure(unit: Unit, proposals: Sequence[Proposal]) -> dict[str, MeasuredSche
 
 
 def _least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
-    """Return the seconds of each schedule of some kernels, on this processor."""
+    """Return the least seconds of each kernel's schedules, timed on this processor."""
     with CompiledProcess(TimedCode(_compile(unit, proposals))) as process:
         names = (",".join(map(entry_name, each.functions)) for each in proposals)
         found = [process.call(each, [])[0][0] for each in names]
@@ -189,7 +190,7 @@ def _least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]
 
 
 def _fastest(proposal: Proposal, seconds: Sequence[float]) -> MeasuredSchedule:
-    """The planned schedule, unless another one is faster by more than noise.
+    """Return the planned schedule, or the fastest if its gain exceeds the noise.
 
     One that cannot be had is no slower than the fastest.
     """
@@ -205,7 +206,7 @@ def _fastest(proposal: Proposal, seconds: Sequence[float]) -> MeasuredSchedule:
 
 
 def _compile(unit: Unit, proposals: Sequence[Proposal]) -> UnbundledCode:
-    """The code of all schedules of some kernels, in one module."""
+    """Return compiled code that has each schedule of the kernels as an entry."""
     with context(), ir.Location.unknown():
         program = program_of(unit, proposals)
         entries = program.entries
@@ -225,8 +226,8 @@ def _compile(unit: Unit, proposals: Sequence[Proposal]) -> UnbundledCode:
     return code_of(variant, exports)
 
 
-def _parts(proposals: Sequence[Proposal]) -> Iterator[list[Proposal]]:
-    """Split proposals, in order, into parts that are compiled at once."""
+def _compilation_batches(proposals: Sequence[Proposal]) -> Iterator[list[Proposal]]:
+    """Yield consecutive batches of proposals that are compiled into one module each."""
     part: list[Proposal] = []
     for each in proposals:
         if part and sum(len(x.functions) for x in (*part, each)) > _FUNCTIONS:

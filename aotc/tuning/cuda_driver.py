@@ -18,7 +18,7 @@ _STATIC_SHARED = 48 << 10  # bytes that a program can share without asking
 
 
 class Driver:
-    """The driver, with a context on the first GPU."""
+    """NVIDIA's driver API, with a context on the first GPU."""
 
     def __init__(self) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
@@ -29,7 +29,7 @@ class Driver:
         self.call("cuCtxSetCurrent", context)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver."""
+        """Call a function of the driver API; raise if it returns an error."""
         code = getattr(self._cuda, name)(*arguments)
         if code != 0:
             text = ctypes.c_char_p()
@@ -37,41 +37,41 @@ class Driver:
             raise RuntimeError(f"{name}: {(text.value or b'?').decode()}")
 
     def allocate(self, size: int) -> c_void_p:
-        """Return memory of the GPU."""
+        """Allocate bytes of GPU memory; return their address."""
         found = c_void_p()
         self.call("cuMemAlloc_v2", byref(found), c_size_t(size))
         return found
 
     def free(self, memory: c_void_p) -> None:
-        """Give memory back."""
+        """Free GPU memory."""
         self.call("cuMemFree_v2", memory)
 
     def upload(self, memory: c_void_p, array: np.ndarray) -> None:
-        """Copy an array to the GPU."""
+        """Copy a host array to GPU memory."""
         pointer = c_void_p(array.ctypes.data)
         self.call("cuMemcpyHtoD_v2", memory, pointer, c_size_t(array.nbytes))
 
     def download(self, array: np.ndarray, memory: c_void_p) -> None:
-        """Copy from the GPU into an array."""
+        """Copy from GPU memory into a host array."""
         pointer = c_void_p(array.ctypes.data)
         self.call("cuMemcpyDtoH_v2", pointer, memory, c_size_t(array.nbytes))
 
     def fill(self, memory: c_void_p, size: int, byte: int) -> None:
-        """Set all bytes of memory."""
+        """Set all bytes of GPU memory to one value."""
         self.call("cuMemsetD8_v2", memory, ctypes.c_ubyte(byte), c_size_t(size))
 
     def settle(self) -> None:
-        """Wait for the GPU."""
+        """Wait until the GPU has finished all work."""
         self.call("cuCtxSynchronize")
 
     def event(self) -> c_void_p:
-        """Return an event."""
+        """Create a CUDA event."""
         found = c_void_p()
         self.call("cuEventCreate", byref(found), 0)
         return found
 
     def milliseconds(self, first: c_void_p, last: c_void_p) -> float:
-        """Return the time between two events."""
+        """Return the milliseconds between two recorded events."""
         found = c_float()
         self.call("cuEventSynchronize", last)
         self.call("cuEventElapsedTime", byref(found), first, last)
@@ -79,7 +79,7 @@ class Driver:
 
 
 class CudaLaunch:
-    """A kernel with its arguments.
+    """A loaded kernel with its launch configuration and arguments.
 
     Args:
         driver: NVIDIA's.
@@ -114,11 +114,11 @@ class CudaLaunch:
         self._arguments = entry, *grid, None, self._given, None
 
     def __call__(self) -> None:
-        """Launch the kernel."""
+        """Launch the kernel asynchronously."""
         self._driver.call("cuLaunchKernel", *self._arguments)
 
     def unload(self) -> None:
-        """Give its code back."""
+        """Unload the kernel's module from the GPU."""
         self._driver.call("cuModuleUnload", self._module)
 
 
@@ -128,7 +128,7 @@ _REPEATS = 5
 
 
 def microseconds(driver: Driver, launch: CudaLaunch) -> list[float]:
-    """Return how long a launch takes among many, in several runs, the shortest first.
+    """Return the mean microseconds of a launch in several runs, ascending.
 
     It finds in the cache what the one before has left there.
     """

@@ -18,7 +18,7 @@ _LEAST = 16  # bytes of memory, of arrays of no elements too
 
 @dataclass(frozen=True)
 class TimedKernel:
-    """A kernel as a timer launches it.
+    """A kernel's code, launch configuration and buffers, for a timer to launch.
 
     Args:
         code: of it.
@@ -38,20 +38,22 @@ class TimedKernel:
 
 
 class KernelTimer(Protocol):
-    """A timer of kernels on a device."""
+    """A timer of compiled kernels on a device."""
 
     def microseconds(self, kernel: TimedKernel) -> float:
-        """Return how long a launch takes at the least."""
+        """Return the least time of a launch of the kernel."""
 
 
 class CudaTimer:
-    """Times kernels on NVIDIA's first GPU, of random numbers and of indices of 0."""
+    """Times kernels on the first NVIDIA GPU, on random floats, and on integers that are
+    0.
+    """
 
     def __init__(self) -> None:
         self._driver = Driver()
 
     def microseconds(self, kernel: TimedKernel) -> float:
-        """Return how long a launch takes at the least."""
+        """Return the least time of a launch of the kernel."""
         driver, rng = self._driver, np.random.default_rng(0)
         memories = []
         try:
@@ -77,13 +79,14 @@ class CudaTimer:
 
 
 def _array(rng: np.random.Generator, dtype: str, count: int) -> np.ndarray:
+    """Return an array of normally distributed floats, or of zeros for integers."""
     if is_float(dtype):
         return rng.standard_normal(count, "float32").astype(to_numpy(dtype))
     return np.zeros(count, to_numpy(dtype))
 
 
 def chips_here() -> Sequence[str]:
-    """Return the chips of the GPUs of this machine, those with a driver, in order."""
+    """Return the architectures (`sm_90`, `gfx942`) of this machine's GPUs, in order."""
     found = gpus.probe()
     cuda, rocm = ((found[name] or {}).get("devices", ()) for name in ("cuda", "rocm"))
     return [*(each["sm"] for each in cuda), *(each.get("gfx", "") for each in rocm)]
@@ -106,5 +109,5 @@ def why_no_timer(target: Target) -> str:
 
 
 def timer_of(target: Target) -> KernelTimer:
-    """Return what times the kernels of a target, on the first GPU."""
+    """Return the timer of kernels for a target on this machine's first GPU."""
     return CudaTimer()

@@ -54,7 +54,7 @@ _check = record(
 
 @dataclass(frozen=True)
 class MeasuredSchedule:
-    """A schedule, and how long the kernel took.
+    """A kernel's fastest schedule, with its time and that of the planned schedule.
 
     Args:
         schedule: the fastest one, or the planned one if no other was clearly faster.
@@ -69,7 +69,7 @@ class MeasuredSchedule:
 
 @dataclass
 class TargetTuning:
-    """The schedules of one target by key, and the model of the machine they are for."""
+    """The measured schedules of a target by kernel key, and the machine model used."""
 
     machine: Mapping[str, Any]
     schedules: dict[str, MeasuredSchedule] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class TargetTuning:
 
 @dataclass
 class TuningFile:
-    """A tuning file.
+    """A tuning file: the measured schedules of each target.
 
     Args:
         path: where it is, or will be.
@@ -91,7 +91,7 @@ class TuningFile:
 
     @classmethod
     def read(cls, path: Path) -> TuningFile:
-        """The file at a path.
+        """Read and parse the tuning file at a path.
 
         Raises:
             InputError: `no-such-file`, or `bad-tuning`: it is no tuning file.
@@ -147,7 +147,7 @@ class TuningFile:
         }
 
     def write(self) -> None:
-        """Replace the file at once, or leave it as it was.
+        """Write the file atomically, and update the digest.
 
         Raises:
             SetupError: `cannot-write`.
@@ -157,7 +157,7 @@ class TuningFile:
         self.sha256 = _digest(text.encode())
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that a program states on tuning, see `Program.tuning`."""
+        """Return what a program records of its tuning file; see `Program.tuning`."""
         return {
             "file": self.path.name,
             "sha256": self.sha256,
@@ -175,15 +175,18 @@ class TuningFile:
 
 
 def _digest(content: bytes) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def _measured(row: Mapping[str, Any]) -> MeasuredSchedule:
+    """Return the measured schedule in a row of a tuning file."""
     times = (row.get(name, 0.0) for name in ("microseconds", "planned_microseconds"))
     return MeasuredSchedule(row["schedule"], *times)
 
 
 def _bad_file(path: Path, why: str) -> InputError:
+    """Return an error of code `bad-tuning` at the file."""
     return InputError(
         "bad-tuning",
         f"expected a tuning file: {why}",

@@ -18,7 +18,7 @@ from aotc.tuning.proposals import Proposal
 
 
 def least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
-    """Return the seconds of each schedule of some kernels, on a GPU of this machine.
+    """Return the least seconds of each kernel's schedules, timed on this machine's GPU.
 
     Infinity for a schedule of which there is no code, or whose code spills registers.
 
@@ -59,7 +59,7 @@ def least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
 
 
 def _launch(function: Function, kernel: GpuKernel) -> GpuLaunch:
-    """Return how a GPU runs a kernel, of which a call decides nothing."""
+    """Return the launch of a kernel whose sizes are all static."""
     taken, made = signature(function)
     source = kernel.source
     reads, writes = len(taken), len(made)
@@ -69,6 +69,8 @@ def _launch(function: Function, kernel: GpuKernel) -> GpuLaunch:
 
 
 def _buffers(function: Function) -> tuple[tuple[str, int], ...]:
-    """Return dtype and elements of what a region reads, and then of its results."""
+    """Return (dtype, number of elements) of a function's arguments and then its
+    results.
+    """
     taken, made = signature(function)
     return tuple((kind.dtype, static_size(kind.elements)) for kind in (*taken, *made))

@@ -31,11 +31,11 @@ class TimedCode:
 
     @property
     def target(self) -> str:
-        """The target of the code."""
+        """Target that the code is compiled for."""
         return self.code.target
 
     def load(self) -> Call:
-        """Load the code; see `aotc.checks.compiled.Loadable`."""
+        """Load the code; return a call that times the functions it is given by name."""
         functions = self.code.functions(threads=1)
         inputs = {each.name: each.inputs for each in self.code.exports}
 
@@ -46,16 +46,18 @@ class TimedCode:
             after: Sequence[str],
         ) -> tuple[Arrays, Arrays]:
             calls = [
-                _prepared(functions[name], inputs[name]) for name in names.split(",")
+                _call_on_random_inputs(functions[name], inputs[name])
+                for name in names.split(",")
             ]
             return [np.array(least_times(calls))], []
 
         return measure
 
 
-def _prepared(
+def _call_on_random_inputs(
     function: ExportedFunction, leaves: Sequence[Leaf]
 ) -> Callable[[], object]:
+    """Return a call without arguments of a function on random inputs."""
     rng = np.random.default_rng(0)
     arrays = [_random(rng, leaf) for leaf in leaves]
     arguments = function.prepare(arrays)
@@ -63,12 +65,15 @@ def _prepared(
 
 
 def _random(rng: np.random.Generator, leaf: Leaf) -> np.ndarray:
+    """Return an array of normally distributed numbers like an input."""
     shape = tuple(int(size) for size in leaf.shape)
     return rng.standard_normal(shape, "float32").astype(to_numpy(leaf.dtype))
 
 
 def least_times(calls: Sequence[Callable[[], object]]) -> list[float]:
-    """The seconds of each call at the least, in rounds in which they take turns."""
+    """Return the least mean seconds of each call, over rounds in which they
+    take turns.
+    """
     counts = [max(1, round(_SLICE / max(_seconds(call, 1), 1e-9))) for call in calls]
     least = [float("inf")] * len(calls)
     order = list(range(len(calls)))
@@ -81,6 +86,7 @@ def least_times(calls: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def _seconds(call: Callable[[], object], count: int) -> float:
+    """Return the mean thread seconds of `count` calls."""
     start = time.thread_time()
     for _ in range(count):
         call()

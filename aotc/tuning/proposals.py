@@ -33,7 +33,7 @@ from aotc.programs.program import Program
 
 @dataclass(frozen=True)
 class Proposal:
-    """A kernel with several schedules.
+    """A kernel with the schedules that are to be timed, each a function of the module.
 
     Args:
         key: of the kernel, in a tuning file.
@@ -54,7 +54,7 @@ def propose(
     capabilities: Capabilities,
     known: Collection[str],
 ) -> list[Proposal]:
-    """The kernels of a program for a target, the largest first.
+    """Return the kernels with several possible schedules, the most flops first.
 
     Kernels whose sizes a call decides are left to the model, and so are those that can
     be cut up in one way only.
@@ -78,17 +78,19 @@ def propose(
                     found[key] = [_proposal(key, region, schedules)]
             outlining.outline(region, region.fused)
     return sorted(
-        (_with_calls(each) for each in found.values()), key=lambda x: -x.flops
+        (_merge_equal(each) for each in found.values()), key=lambda x: -x.flops
     )
 
 
-def _with_calls(equal: Sequence[Proposal]) -> Proposal:
+def _merge_equal(equal: Sequence[Proposal]) -> Proposal:
+    """Return the first of equal kernels, with the flops of all."""
     first = equal[0]
     flops = first.flops * len(equal)
     return Proposal(first.key, first.schedules, first.functions, flops)
 
 
 def _is_static(region: Region) -> bool:
+    """Return whether all operands and results of a region have static sizes."""
     values = [*region.operands(), *region.results()]
     return all(isinstance(element_count(Tensor.of(x).shape), int) for x in values)
 
@@ -96,6 +98,7 @@ def _is_static(region: Region) -> bool:
 def _proposal(
     key: str, region: Region, schedules: Sequence[dict[str, int]]
 ) -> Proposal:
+    """Return a kernel's proposal; define a function in the module for each schedule."""
     with ir.InsertionPoint(region.last), region.anchor.location:
         names = [
             define_region(region, Fused(region.fused.kernel, schedule))[0]
@@ -108,10 +111,10 @@ def _proposal(
 
 
 def program_of(unit: Unit, proposals: Sequence[Proposal]) -> Program:
-    """A program with an entry for each schedule of some proposals, called like it."""
+    """Return a program with an entry for each schedule's function, and nothing else."""
     names = [name for each in proposals for name in each.functions]
     module = copy_module(unit.module)
-    entries = [_entry(module, name) for name in names]
+    entries = [_define_entry(module, name) for name in names]
     kept = {*names, *(entry.name for entry in entries)}
     for name, function in functions_of(module).items():
         if name not in kept:
@@ -122,12 +125,14 @@ def program_of(unit: Unit, proposals: Sequence[Proposal]) -> Program:
 
 
 def entry_name(function: str) -> str:
-    """Return the name of the entry that calls a function."""
+    """Return the name of the entry that wraps a function."""
     return f"measured.{function}"
 
 
-def _entry(module: Module, name: str) -> Entry:
-    """Return an entry that calls a function and returns its results."""
+def _define_entry(module: Module, name: str) -> Entry:
+    """Define a public function that calls another and returns its results, as
+    an entry.
+    """
     function = functions_of(module)[name]
     taken, made = signature(function)
     with ir.InsertionPoint(function.entry_block), function.location:

@@ -20,12 +20,16 @@ __all__ = ["Weights"]
 
 
 def _read_gguf(file: Path) -> tuple[Tensors, Mapping[str, object]]:
+    """Return the tensors and the metadata of a GGUF file; imports its reader first."""
     from aotc.weight_formats.gguf import read_gguf
 
     return read_gguf(file)
 
 
 def _read_checkpoint(path: Path) -> tuple[Tensors, Mapping[str, object]]:
+    """Return the tensors and the metadata of a safetensors checkpoint (file or
+    folder).
+    """
     from aotc.weight_formats.checkpoints import read_checkpoint
 
     return read_checkpoint(path)

@@ -34,7 +34,7 @@ _PLACES = numpy.array([0, 4, 1, 5, 2, 6, 3, 7], "i4")
 
 
 def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
-    """The arrays of a checkpoint with a value for each quantised layer.
+    """Return the arrays of an AWQ checkpoint, each quantised layer as one weight.
 
     Raises:
         InputError: the tensors are packed in another way.
@@ -52,13 +52,15 @@ def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     layers: Tensors = {}
     group = int(config.get("group_size") or config.get("q_group_size") or -1)
     for layer in layers_with(arrays, "qweight"):
-        weights = _weights(arrays, layer, group)
+        weights = _pop_layer_weight(arrays, layer, group)
         layers[weight_name(arrays, layer)] = weights
     return {**arrays, **layers}
 
 
-def _weights(arrays: StoredTensors, layer: str, group: int) -> QuantizedWeights:
-    """The weights of a layer, whose tensors are removed."""
+def _pop_layer_weight(
+    arrays: StoredTensors, layer: str, group: int
+) -> QuantizedWeights:
+    """Return the quantised weight of a layer; remove its tensors from `arrays`."""
     words, zeros, scales = (
         take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")
     )

@@ -34,7 +34,7 @@ _CONFIGS = {
 
 
 def read_checkpoint(path: Path) -> tuple[Tensors, JsonObject]:
-    """Read the tensors of a checkpoint by name, and the metadata of its files.
+    """Return the tensors of a safetensors checkpoint by name, and its files' metadata.
 
     Args:
         path: of a file, or of the folder with all of them.
@@ -72,7 +72,7 @@ def read_checkpoint(path: Path) -> tuple[Tensors, JsonObject]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """The files of a checkpoint in a folder.
+    """Return the paths of a checkpoint's .safetensors files in a folder.
 
     Raises:
         InputError: there are none, or one that the index names is missing.
@@ -94,7 +94,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _names_in(index: Path) -> list[str]:
-    """Return the names of the files that an index of tensors lists.
+    """Return the names of the files that a `*.safetensors.index.json` lists.
 
     Raises:
         ValueError: it lists none, or one of another folder.
@@ -112,12 +112,12 @@ def _names_in(index: Path) -> list[str]:
 
 
 def _is_plain_name(name: str) -> bool:
-    """Return whether a text is the name of a file, and no path to another folder."""
+    """Return whether a text is a file name, and no path into another folder."""
     return name not in ("", ".", "..") and not {"/", "\\", "\0"} & {*name}
 
 
 def _quantization_of(folder: Path) -> JsonObject | None:
-    """Read the quantisation from the files beside a checkpoint; None without."""
+    """Return the quantisation config stored beside a checkpoint; None without one."""
     for name, method in _CONFIGS.items():
         config = _json_of(folder / name)
         scheme = config.get("quantization_config") if method is None else config
@@ -129,7 +129,7 @@ def _quantization_of(folder: Path) -> JsonObject | None:
 
 
 def _json_of(file: Path) -> JsonObject:
-    """The object in a file; an empty one if there is no such file.
+    """Return the JSON object in a file; an empty one if there is no such file.
 
     Raises:
         ValueError: it holds none.

@@ -42,7 +42,8 @@ _STRATEGIES = ("tensor", "channel", "group")
 
 
 def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
-    """The arrays of a checkpoint with a value for each quantised layer.
+    """Return a compressed-tensors checkpoint's arrays, each quantised layer as one
+    weight.
 
     Raises:
         InputError: the tensors are quantised in another way.
@@ -50,20 +51,23 @@ def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
     arrays = dict(arrays)
     layers: Tensors = {}
     for layer in layers_with(arrays, "weight_scale"):
-        facts = _facts_of(layer, config)
-        weights = _weights(arrays, layer, facts)
+        facts = _weight_settings(layer, config)
+        weights = _pop_layer_weight(arrays, layer, facts)
         layers[weight_name(arrays, layer)] = weights
     return {**arrays, **layers}
 
 
-def _facts_of(layer: str, config: JsonObject) -> JsonObject:
-    """Return the configuration of the weights of a layer.
+def _weight_settings(layer: str, config: JsonObject) -> JsonObject:
+    """Return the quantisation settings of a layer's weight from the checkpoint's
+    config.
 
     Raises:
         InputError: aotc does not read such.
     """
     groups = list(config.get("config_groups", {}).values())
-    exact = [g for g in groups if any(_names(t, layer) for t in g.get("targets", []))]
+    exact = [
+        g for g in groups if any(_matches_layer(t, layer) for t in g.get("targets", []))
+    ]
     found = (exact or groups or [{}])[0]
     facts = found.get("weights") or {}
     form = found.get("format") or config.get("format")
@@ -81,15 +85,19 @@ def _facts_of(layer: str, config: JsonObject) -> JsonObject:
     return known
 
 
-def _names(target: str, layer: str) -> bool:
-    """Return whether a target is this layer by its name, and not by its class."""
+def _matches_layer(target: str, layer: str) -> bool:
+    """Return whether a config target (a name or `re:` pattern) matches a
+    layer's name.
+    """
     if target.startswith("re:"):
         return re.match(target.removeprefix("re:"), layer) is not None
     return target == layer
 
 
-def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedWeights:
-    """The weights of a layer, whose tensors are removed."""
+def _pop_layer_weight(
+    arrays: StoredTensors, layer: str, facts: JsonObject
+) -> QuantizedWeights:
+    """Return the quantised weight of a layer; remove its tensors from `arrays`."""
     bits = int(facts.get("num_bits", 8))
     scale = take(arrays, layer, "weight_scale")
     zeros = arrays.pop(f"{layer}.weight_zero_point", None)
@@ -110,19 +118,19 @@ def _weights(arrays: StoredTensors, layer: str, facts: JsonObject) -> QuantizedW
         require_bits(layer, bits)
         data = columns_of(stored, bits, shape[1], order)
     else:
-        data = stored if order is None else _in_order(stored, order)
+        data = stored if order is None else _permute_columns(stored, order)
     zero_point: StoredArray | None = zeros
     if is_packed and zeros is not None and zeros.dtype == numpy.int32:
         zero_point = _packed_zero_points(zeros, bits, shape[0])
     if facts["strategy"] == "tensor":
-        return _of_one_scale(data, scale, zero_point, bits)
+        return _per_tensor_weight(data, scale, zero_point, bits)
     return grouped_weights(data, scale, zero_point, bits=bits, block=block, order=order)
 
 
 def _require_integers(
     layer: str, stored: numpy.ndarray, shape: tuple[int, ...], *, is_packed: bool
 ) -> None:
-    """Refuse weights that are no integers, or not those of the shape.
+    """Refuse a stored weight that holds no integers or does not fit its stated shape.
 
     Raises:
         ValueError: they are not.
@@ -138,13 +146,13 @@ def _require_integers(
         raise ValueError(f"expected integers of '{layer}'; got {stored.dtype}")
 
 
-def _in_order(data: numpy.ndarray, order: numpy.ndarray) -> StoredArray:
-    """The columns of a matrix in another order."""
+def _permute_columns(data: numpy.ndarray, order: numpy.ndarray) -> StoredArray:
+    """Return a matrix with its columns permuted, computed when it is read."""
     return compute_when_read(lambda a: np.take(a, order, 1), data)
 
 
 def _packed_zero_points(words: numpy.ndarray, bits: int, outputs: int) -> StoredArray:
-    """Zero points [outputs, groups], of which outputs share words."""
+    """Unpack zero points [outputs, groups] from words [words, groups], when read."""
     require_bits("weight_zero_point", bits)
 
     def compute(packed: Array) -> Array:
@@ -155,13 +163,13 @@ def _packed_zero_points(words: numpy.ndarray, bits: int, outputs: int) -> Stored
     return compute_when_read(compute, bytes_of(words))
 
 
-def _of_one_scale(
+def _per_tensor_weight(
     data: StoredArray,
     scale: numpy.ndarray,
     zero_point: StoredArray | None,
     bits: int,
 ) -> QuantizedWeights:
-    """Return weights that share one scale."""
+    """Return a quantised weight with one scale and zero point for the whole tensor."""
     require_float(scale)
     zero = None if zero_point is None else numpy.asarray(zero_point).reshape(())
     if zero is not None and not zero.any():

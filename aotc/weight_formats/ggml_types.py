@@ -28,7 +28,7 @@ _Field: TypeAlias = tuple[str, str] | tuple[str, str, int]
 
 @dataclass(frozen=True)
 class PlainType:
-    """A type whose elements are numbers of a dtype of aotc."""
+    """A ggml type without blocks: elements are numbers of one of aotc's dtypes."""
 
     name: str
     dtype: str
@@ -37,17 +37,17 @@ class PlainType:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """Bytes of an element."""
         return dtypes.to_numpy(self.dtype).itemsize
 
     def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> numpy.ndarray:
-        """The tensor of this shape whose bytes these are."""
+        """Return a tensor of a shape as a view of its bytes in the file."""
         return data.view(dtypes.to_numpy(self.dtype)).reshape(shape)
 
 
 @dataclass(frozen=True)
 class BlockNumbers:
-    """Numbers of a block that are computed from some of its fields.
+    """Numbers of a ggml block (elements, scales) that are computed from its fields.
 
     Args:
         function: of arrays of blocks and elements; gives one of blocks and numbers.
@@ -60,7 +60,9 @@ class BlockNumbers:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Small integers of a block, and the number that scales them all."""
+    """Scales or minima of a block that are quantised themselves: integers times a
+    factor.
+    """
 
     integers: BlockNumbers
     factor: BlockNumbers
@@ -69,7 +71,7 @@ class Scaled:
 
 @dataclass(frozen=True)
 class BlockType:
-    """A type whose elements come in blocks.
+    """A ggml type whose elements are quantised in blocks.
 
     Args:
         name: ggml's.
@@ -93,11 +95,13 @@ class BlockType:
 
     @property
     def itemsize(self) -> int:
-        """The bytes of a block."""
+        """Bytes of a block."""
         return self.layout.itemsize
 
     def decode(self, data: numpy.ndarray, shape: tuple[int, ...]) -> QuantizedWeights:
-        """The tensor of this shape whose bytes these are."""
+        """Return the quantised weight of a shape that the blocks in these bytes
+        store.
+        """
         blocks = _TensorBlocks(data.view(self.layout), shape)
         minimum = None if self.minimum is None else blocks.numbers(self.minimum)
         return QuantizedWeights(
@@ -112,7 +116,7 @@ class BlockType:
 
 @dataclass(frozen=True)
 class _TensorBlocks:
-    """The blocks of a tensor.
+    """The ggml blocks of one tensor.
 
     Args:
         data: their fields.
@@ -123,7 +127,7 @@ class _TensorBlocks:
     shape: tuple[int, ...]
 
     def values(self, part: BlockNumbers) -> StoredArray:
-        """Return numbers of the blocks, beside each other along the last axis."""
+        """Return one kind of number of all blocks, concatenated along the last axis."""
 
         def compute(*fields: Array) -> Array:
             return np.reshape(part.function(*fields), (*self.shape[:-1], -1))
@@ -131,7 +135,9 @@ class _TensorBlocks:
         return compute_when_read(compute, *(self.data[name] for name in part.fields))
 
     def numbers(self, part: BlockNumbers | Scaled) -> StoredArray | QuantizedWeights:
-        """Return scales or minima."""
+        """Return the scales or minima of the blocks, which may be quantised
+        themselves.
+        """
         if isinstance(part, BlockNumbers):
             return self.values(part)
         return QuantizedWeights(
@@ -146,12 +152,12 @@ class _TensorBlocks:
 
 
 def _nibbles(packed: Array) -> Array:
-    """The lower halves of bytes, and then the upper ones, along the last axis."""
+    """Return the low nibbles of bytes, then the high ones, along the last axis."""
     halves = [np.bitwise_and(packed, 15), np.right_shift(packed, 4)]
     return np.concatenate(halves, -1)
 
 
-def _shifted(packed: Array, bits: int) -> Array:
+def _split_bits(packed: Array, bits: int) -> Array:
     """Split bytes into groups of `bits`, on a new axis before the last one."""
     shifts = numpy.arange(0, 8, bits, dtype=numpy.uint8)[:, None]
     found = np.right_shift(np.expand_dims(packed, -2), shifts)
@@ -159,30 +165,33 @@ def _shifted(packed: Array, bits: int) -> Array:
 
 
 def _rows(packed: Array, size: int) -> Array:
-    """The bytes of each block in rows."""
+    """Reshape the bytes of each block to rows of `size` bytes."""
     return np.reshape(packed, (packed.shape[0], -1, size))
 
 
 def _flat(x: Array) -> Array:
+    """Reshape to one row per block."""
     return np.reshape(x, (x.shape[0], -1))
 
 
 def _five_bits(low: Array, high: Array) -> Array:
-    """Join nibbles with the bits of a u32 above them, the first bit first."""
+    """Join nibbles with their fifth bits, which are the bits of `high`, lowest
+    first.
+    """
     shifts = numpy.arange(8, dtype=numpy.uint8)
     bits = np.bitwise_and(np.right_shift(np.expand_dims(high, -1), shifts), 1)
     return np.bitwise_or(_nibbles(low), np.left_shift(_flat(bits), 4))
 
 
 def _nibbles_of_rows(low: Array) -> Array:
-    """Split each 32 bytes into their lower halves and then the upper ones."""
+    """Return, for each 32 bytes of a block, the low nibbles and then the high ones."""
     return _flat(_nibbles(_rows(low, 32)))
 
 
 def _five_bits_of_rows(low: Array, high: Array) -> Array:
-    """Unpack 5-bit numbers: bit i of the bytes `high` is above the i-th 32 of them."""
+    """Unpack 5-bit numbers: bit i of the bytes `high` is above the i-th 32 nibbles."""
     return np.bitwise_or(
-        _nibbles_of_rows(low), np.left_shift(_flat(_shifted(high, 1)), 4)
+        _nibbles_of_rows(low), np.left_shift(_flat(_split_bits(high, 1)), 4)
     )
 
 
@@ -191,37 +200,45 @@ def _six_bits(low: Array, high: Array) -> Array:
     each.
     """
     nibbles = _flat(_nibbles(_rows(low, 64)))
-    return np.bitwise_or(nibbles, np.left_shift(_flat(_shifted(_rows(high, 32), 2)), 4))
+    return np.bitwise_or(
+        nibbles, np.left_shift(_flat(_split_bits(_rows(high, 32), 2)), 4)
+    )
 
 
 def _six_bit_scales(packed: Array) -> Array:
-    """Unpack eight scales from 12 bytes: six bits of four, the rest in parts."""
+    """Unpack the eight 6-bit scales of a K-type block from its 12 bytes."""
     first, _, rest = _thirds(packed)
-    return _joined(first, np.bitwise_and(rest, 15))
+    return _join_six_bits(first, np.bitwise_and(rest, 15))
 
 
 def _six_bit_minima(packed: Array) -> Array:
-    """The eight minima in 12 bytes."""
+    """Unpack the eight 6-bit minima of a K-type block from its 12 bytes."""
     _, first, rest = _thirds(packed)
-    return _joined(first, np.right_shift(rest, 4))
+    return _join_six_bits(first, np.right_shift(rest, 4))
 
 
 def _thirds(packed: Array) -> tuple[Array, ...]:
+    """Split the 12 bytes of packed scales and minima into three times four."""
     return tuple(packed[:, start : start + 4] for start in (0, 4, 8))
 
 
-def _joined(first: Array, low: Array) -> Array:
-    """Join four numbers of six bits, and four of `low` and the bits above them."""
+def _join_six_bits(first: Array, low: Array) -> Array:
+    """Return four 6-bit numbers of `first`, then four of `low` and `first`'s top 2
+    bits.
+    """
     high = np.bitwise_and(np.right_shift(first, 2), 0x30)
     return np.concatenate([np.bitwise_and(first, 63), np.bitwise_or(low, high)], -1)
 
 
 def _unchanged(x: Array) -> Array:
+    """Return the argument."""
     return x
 
 
 def _signed(bits: int, function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of levels, which gives them as signed integers."""
+    """Wrap a function that unpacks unsigned levels to return them as signed
+    integers.
+    """
     return lambda *fields: to_signed(function(*fields), bits)
 
 
@@ -240,7 +257,7 @@ def _block_type(
     block: int = 32,
     step: int = 32,
 ) -> BlockType:
-    """Make a type; levels are signed integers where there is no minimum."""
+    """Return a block type; its elements are made signed where there is no minimum."""
     integers = levels if minimum is not None else _signed(bits, levels)
     layout = numpy.dtype([*fields])
     part = BlockNumbers(integers, of)
@@ -324,6 +341,6 @@ OTHERS = {
 
 
 def type_name(number: int) -> str:
-    """Return ggml's name of its type of this number."""
+    """Return ggml's name of its type with this number."""
     known = TYPES.get(number)
     return OTHERS.get(number, f"type {number}") if known is None else known.name

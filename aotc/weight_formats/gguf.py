@@ -44,13 +44,13 @@ _MOST_NESTED = 8  # arrays in arrays
 
 
 def read_gguf(file: Path) -> tuple[Tensors, Mapping[str, object]]:
-    """The tensors of a model by name, and its metadata.
+    """Return the tensors of a GGUF model by name, and its metadata.
 
     Raises:
         InputError: a part is missing, or a tensor has a type that aotc does not read.
         ValueError: a file is damaged.
     """
-    parts = [_GgufFile.of(each) for each in _parts_of(file)]
+    parts = [_GgufFile.of(each) for each in _files_of_model(file)]
     refused = Counter(
         type_name(tensor.type)
         for part in parts
@@ -72,12 +72,13 @@ def read_gguf(file: Path) -> tuple[Tensors, Mapping[str, object]]:
             if tensor.name in arrays:
                 raise ValueError(f"two tensors are called '{tensor.name}'")
             arrays[tensor.name] = part.decode(tensor)
-    _require_all(parts, len(arrays))
+    _require_complete_split(parts, len(arrays))
     return arrays, parts[0].metadata
 
 
-def _parts_of(file: Path) -> list[Path]:
-    """Return all files of the model that a file belongs to.
+def _files_of_model(file: Path) -> list[Path]:
+    """Return the paths of all files of the (possibly split) model that a file is one
+    of.
 
     Raises:
         InputError: one is missing.
@@ -101,8 +102,8 @@ def _parts_of(file: Path) -> list[Path]:
     return [file.parent / name for name in names]
 
 
-def _require_all(parts: list[_GgufFile], count: int) -> None:
-    """Compare the files' statements on the model's parts with the parts there are.
+def _require_complete_split(parts: list[_GgufFile], count: int) -> None:
+    """Raise if the files' metadata disagree with the number of files or tensors read.
 
     Raises:
         ValueError: they are parts of another model.
@@ -125,7 +126,7 @@ def _require_all(parts: list[_GgufFile], count: int) -> None:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor's entry in a file.
+    """The header entry of a tensor in a GGUF file.
 
     Args:
         name: of it.
@@ -142,7 +143,7 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class _GgufFile:
-    """A file: its metadata, its tensors, and their bytes."""
+    """A GGUF file: its metadata, its tensors' header entries, and the mapped data."""
 
     name: str
     metadata: dict[str, Any]
@@ -151,7 +152,7 @@ class _GgufFile:
 
     @classmethod
     def of(cls, file: Path) -> _GgufFile:
-        """Map a file, and read its contents."""
+        """Map a GGUF file into memory and parse its header."""
         mapped = np.asarray(np.memmap(file, np.uint8, "r"))
         cursor = _Cursor(mapped)
         _require_version(file, cursor)
@@ -165,7 +166,7 @@ class _GgufFile:
         return cls(file.name, metadata, tensors, mapped[start:])
 
     def decode(self, tensor: _Tensor) -> StoredArray | QuantizedWeights:
-        """A tensor with its bytes, which are views of the file."""
+        """Return a tensor, plain or quantised, over the mapped bytes of the file."""
         kind = TYPES[tensor.type]
         if (tensor.shape or (1,))[-1] % kind.block:
             raise ValueError(
@@ -183,6 +184,7 @@ class _GgufFile:
 
 
 def _require_version(file: Path, cursor: _Cursor) -> None:
+    """Read the magic number and version from the cursor; refuse those not supported."""
     magic = bytes(cursor.take(4))
     if magic != MAGIC:
         raise ValueError(f"expected a file that begins with {MAGIC!r}; got {magic!r}")
@@ -207,6 +209,7 @@ def _require_version(file: Path, cursor: _Cursor) -> None:
 def _unique(
     pairs: Iterator[tuple[str, object]], what: str
 ) -> Iterator[tuple[str, object]]:
+    """Yield the pairs; raise at a name that occurs twice."""
     seen = set[str]()
     for name, value in pairs:
         if name in seen:
@@ -216,7 +219,7 @@ def _unique(
 
 
 class _Cursor:
-    """Reads the head of a file from its beginning to its end.
+    """A reader of a GGUF header, which advances through the file's bytes.
 
     Args:
         data: the bytes of the file.
@@ -227,7 +230,7 @@ class _Cursor:
         self.place = 0
 
     def take(self, count: int) -> np.ndarray:
-        """Return the next bytes.
+        """Return the next `count` bytes, and advance past them.
 
         Raises:
             ValueError: there are not so many.
@@ -242,22 +245,24 @@ class _Cursor:
         return found
 
     def number(self, kind: str) -> Any:
-        """The next number, as Python's."""
+        """Read a number of a NumPy dtype, as a Python number."""
         dtype = np.dtype(kind)
         return self.take(dtype.itemsize).view(dtype)[0].item()
 
     def text(self) -> str:
-        """Read the next text."""
+        """Read a length-prefixed UTF-8 string."""
         return bytes(self.take(self.number("<u8"))).decode()
 
     def pairs(self, count: int) -> Iterator[tuple[str, object]]:
-        """Yield `count` keys with their values."""
+        """Read and yield `count` pairs of metadata key and value."""
         for _ in range(count):
             key = self.text()
             yield key, self.value(self.number("<u4"))
 
     def value(self, kind: int, depth: int = 0) -> object:
-        """The next value: a number, a text, or an array or list of them."""
+        """Read a metadata value of a GGUF type: a number, a string, an array or
+        a list.
+        """
         if kind in _NUMBERS:
             return self.number(_NUMBERS[kind])
         if kind == _TEXT:
@@ -271,7 +276,7 @@ class _Cursor:
         return [self.value(inner, depth + 1) for _ in range(count)]
 
     def tensor(self) -> _Tensor:
-        """Read the entry of the next tensor."""
+        """Read the header entry of a tensor."""
         name, axes = self.text(), self.number("<u4")
         if axes > _MOST_AXES:
             raise ValueError(f"'{name}' has {axes} axes; expected {_MOST_AXES} at most")

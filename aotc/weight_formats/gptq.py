@@ -33,36 +33,37 @@ from aotc.weight_formats.packed_words import (
 )
 from aotc.weight_formats.tensors import StoredTensors, Tensors
 
-_LESS_BY = {"gptq": 1, "gptq_v2": 0}  # a stored zero point than what it stands for
+_ZERO_POINT_OFFSETS = {"gptq": 1, "gptq_v2": 0}  # stored zero points are less by this
 
 
 def decode(arrays: StoredTensors, config: JsonObject) -> Tensors:
-    """The arrays of a checkpoint with a value for each quantised layer.
+    """Return the arrays of a GPTQ checkpoint, each quantised layer as one weight.
 
     Raises:
         InputError: the tensors are packed in another way.
     """
     form = str(config.get("checkpoint_format") or config.get("format") or "gptq")
-    if form not in _LESS_BY or config.get("is_marlin_format"):
+    if form not in _ZERO_POINT_OFFSETS or config.get("is_marlin_format"):
         fail(
             "unsupported-quantization",
-            f"the tensors are packed as '{form}'; aotc reads {', '.join(_LESS_BY)}",
+            f"the tensors are packed as '{form}'; aotc reads "
+            f"{', '.join(_ZERO_POINT_OFFSETS)}",
             "save the checkpoint in format 'gptq' or 'gptq_v2'",
         )
     arrays = dict(arrays)
     layers: Tensors = {}
     for layer in layers_with(arrays, "qweight"):
         group = int(config.get("group_size") or -1)
-        weights = _weights(arrays, layer, group, _LESS_BY[form])
-        _require_said(config, weights, layer)
+        weights = _pop_layer_weight(arrays, layer, group, _ZERO_POINT_OFFSETS[form])
+        _require_configured_bits(config, weights, layer)
         layers[weight_name(arrays, layer)] = weights
     return {**arrays, **layers}
 
 
-def _require_said(
+def _require_configured_bits(
     config: Mapping[str, object], weights: QuantizedWeights, layer: str
 ) -> None:
-    """Compare the bits that the configuration says with those of the tensors.
+    """Raise if the config's number of bits is not that of a layer's tensors.
 
     Raises:
         ValueError: they are others, as in a checkpoint with a configuration of another.
@@ -75,16 +76,16 @@ def _require_said(
         )
 
 
-def _weights(
-    arrays: StoredTensors, layer: str, group: int, less: int
+def _pop_layer_weight(
+    arrays: StoredTensors, layer: str, group: int, zero_point_offset: int
 ) -> QuantizedWeights:
-    """The weights of a layer, whose tensors are removed.
+    """Return the quantised weight of a layer; remove its tensors from `arrays`.
 
     Args:
         arrays: with the tensors.
         layer: whose they are.
         group: how many inputs share a scale; all of them if it is not positive.
-        less: what zero points are stored less by.
+        zero_point_offset: to add to stored zero points.
     """
     words, zeros, scales = (
         take(arrays, layer, name) for name in ("qweight", "qzeros", "scales")
@@ -109,7 +110,7 @@ def _weights(
         levels = np.reshape(unpack(packed, bits), (packed.shape[0], outputs))
         # one more than 8 bits hold, where all are in use
         wide = to_signed(levels, bits, "i16" if bits == 8 else "i8")
-        return np.transpose(np.add(wide, less))
+        return np.transpose(np.add(wide, zero_point_offset))
 
     return grouped_weights(
         compute_when_read(data, bytes_of(words)),

@@ -26,13 +26,13 @@ BITS = (2, 4, 8)  # that a word has a whole number of
 
 
 def layers_with(arrays: StoredTensors, name: str) -> list[str]:
-    """List the layers that have a tensor of this name."""
+    """Return the names of the layers that have a tensor `LAYER.name`."""
     ending = f".{name}"
     return [key.removesuffix(ending) for key in arrays if key.endswith(ending)]
 
 
 def take(arrays: StoredTensors, layer: str, name: str) -> numpy.ndarray:
-    """A tensor of a layer, which is removed from the arrays.
+    """Remove a layer's tensor from the arrays and return it.
 
     Raises:
         InputError: there is none.
@@ -48,7 +48,7 @@ def take(arrays: StoredTensors, layer: str, name: str) -> numpy.ndarray:
 
 
 def weight_name(arrays: StoredTensors, layer: str) -> str:
-    """The name of the quantised `weight` of a layer, whose tensors are taken.
+    """Return the key `LAYER.weight` of a quantised weight; refuse one that is in use.
 
     Raises:
         ValueError: there is a tensor of that name, too.
@@ -60,7 +60,7 @@ def weight_name(arrays: StoredTensors, layer: str) -> str:
 
 
 def require_bits(layer: str, bits: int) -> None:
-    """Refuse integers that lie across words.
+    """Refuse a bit width of which some integers would lie across two words.
 
     Raises:
         InputError: they do.
@@ -75,14 +75,14 @@ def require_bits(layer: str, bits: int) -> None:
 
 
 def bytes_of(words: numpy.ndarray) -> numpy.ndarray:
-    """The bytes of words along a new axis, as a view."""
+    """Return a view of 32-bit words as bytes, along a new last axis."""
     if words.dtype.kind not in "iu" or words.dtype.itemsize != WORD // 8:
         raise ValueError(f"expected packed words of 32 bits; got {words.dtype}")
     return words.view(numpy.uint8).reshape(*words.shape, WORD // 8)
 
 
 def to_signed(levels: Array, bits: int, dtype: str = "i8") -> Array:
-    """Convert levels from 0 on to signed integers."""
+    """Convert unsigned levels to signed integers, by subtracting 2**(bits - 1)."""
     wide = np.subtract(astype(levels, "i16"), 2 ** (bits - 1))
     return astype(wide, dtype)
 
@@ -90,7 +90,8 @@ def to_signed(levels: Array, bits: int, dtype: str = "i8") -> Array:
 def columns_of(
     words: numpy.ndarray, bits: int, size: int, order: numpy.ndarray | None = None
 ) -> StoredArray:
-    """Unpack integers that are packed along the last axis, signed.
+    """Return signed integers that are packed in the words of each row; unpacked when
+    read.
 
     Args:
         words: a matrix.
@@ -105,18 +106,18 @@ def columns_of(
     def compute(packed: Array) -> Array:
         rows, count, _ = packed.shape
         flat = np.reshape(unpack(packed, bits), (rows, count * WORD // bits))
-        return to_signed(_ordered(flat[:, :size], order), bits)
+        return to_signed(_permute_columns(flat[:, :size], order), bits)
 
     return compute_when_read(compute, bytes_of(words))
 
 
-def _ordered(x: Array, order: object) -> Array:
-    """The columns of a matrix in another order, if it is one."""
+def _permute_columns(x: Array, order: object) -> Array:
+    """Return a matrix with its columns permuted; as it is if the order is None."""
     return x if order is None else np.take(x, numpy.asarray(order, "i4"), 1)
 
 
 def transpose_when_read(x: StoredArray) -> StoredArray:
-    """A matrix with its axes exchanged."""
+    """Return the transpose of a matrix, computed when it is read."""
     return compute_when_read(lambda a: np.transpose(a), x)
 
 
@@ -165,7 +166,7 @@ def grouped_weights(
     block: int,
     order: numpy.ndarray | None = None,
 ) -> QuantizedWeights:
-    """A matrix [outputs, inputs] in groups of inputs; all signed zero points are 0.
+    """Return a weight [outputs, inputs] with a scale for each group of inputs.
 
     Args:
         data: signed integers.
@@ -196,7 +197,7 @@ def grouped_weights(
 
 
 def require_float(scale: StoredArray) -> None:
-    """Refuse scales that are integers.
+    """Refuse scales that are not floats.
 
     Raises:
         ValueError: they are.
@@ -206,11 +207,12 @@ def require_float(scale: StoredArray) -> None:
 
 
 def _flat(x: StoredArray) -> StoredArray:
+    """Return an array flattened to a vector, when it is read."""
     return compute_when_read(lambda a: np.reshape(a, (-1,)), x)
 
 
 def require_shapes(layer: str, rows: Sequence[tuple[str, numpy.ndarray, int]]) -> None:
-    """Refuse tensors of other ranks.
+    """Refuse a layer's tensors whose rank is not the expected one.
 
     Raises:
         ValueError: one has another.

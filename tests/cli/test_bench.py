@@ -225,10 +225,13 @@ def test_notes_that_threads_have_spoiled_are_taken_again_of_fewer_calls(
 
     monkeypatch.setattr(dispatches, "run_program", run_program)
     if made[-1] <= readable:
-        assert dispatches._take_notes((), 200, threads, tmp_path) == (made[-1], "notes")
+        assert dispatches._profile_calls((), 200, threads, tmp_path) == (
+            made[-1],
+            "notes",
+        )
     else:
         with pytest.raises(SetupError, match="DATA_LOSS"):
-            dispatches._take_notes((), 200, threads, tmp_path)
+            dispatches._profile_calls((), 200, threads, tmp_path)
     assert tried == made
 
 

@@ -16,12 +16,12 @@ P = ParamSpec("P")
 
 
 def channels_last(x: Array) -> Array:
-    """N, C, spatial… → N, spatial…, C."""
+    """Transpose an array from N, C, spatial… to N, spatial…, C."""
     return np.moveaxis(x, 1, -1)
 
 
 def channels_first(x: Array) -> Array:
-    """N, spatial…, C → N, C, spatial…"""
+    """Transpose an array from N, spatial…, C to N, C, spatial…."""
     return np.moveaxis(x, -1, 1)
 
 
@@ -31,21 +31,21 @@ def apply_channels_last(
     *args: P.args,
     **options: P.kwargs,
 ) -> Array:
-    """Apply a function of an image (N, spatial…, C) to x as N, C, spatial…, and turn
-    back.
+    """Apply a channels-last function to x (N, C, spatial…); return its result
+    transposed.
     """
     return channels_first(function(channels_last(x), *args, **options))
 
 
 def kernel_last(kernel: Array) -> Array:
-    """F, C / groups, spatial… → spatial…, C / groups, F."""
+    """Transpose a convolution kernel: F, C/groups, spatial… to spatial…,
+    C/groups, F.
+    """
     return np.moveaxis(kernel, (1, 0), (-2, -1))
 
 
 def transposed_kernel_last(kernel: Array, groups: int) -> Array:
-    """Transpose the kernel of a transposed convolution, from C, F / groups,
-    spatial….
-    """
+    """Transpose a transposed convolution's kernel to spatial…, C/groups, F."""
     channels, features, *window = kernel.shape
     split = np.reshape(kernel, (groups, channels // groups, features, *window))
     beside = np.moveaxis(split, (1, 0, 2), (-3, -2, -1))

@@ -24,7 +24,7 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 def require_declared_shapes(
     inputs: Iterable[tuple[Declared, Sequence[object]]],
 ) -> Iterator[None]:
-    """Require the declared shapes of results within this block.
+    """Compare results with the shapes that the file declares, within this block.
 
     That is so where the inputs have theirs: other sizes than the file's, also numbers
     for open ones, give other results.
@@ -41,7 +41,7 @@ def require_declared_shapes(
 
 @contextmanager
 def undeclared_shapes() -> Iterator[None]:
-    """Allow any shapes of results within this block: several calls are one."""
+    """Disable the comparison of results with declared shapes within this block."""
     token = _is_compared.set(False)
     try:
         yield
@@ -50,6 +50,7 @@ def undeclared_shapes() -> Iterator[None]:
 
 
 def _is_as_declared(declared: Declared, shape: Sequence[object]) -> bool:
+    """Return whether a shape has the declared sizes; open sizes must be symbolic."""
     return len(declared) == len(shape) and all(
         not isinstance(size, int) if wanted is None else _is_number(size, wanted)
         for wanted, size in zip(declared, shape, strict=True)
@@ -57,11 +58,12 @@ def _is_as_declared(declared: Declared, shape: Sequence[object]) -> bool:
 
 
 def _is_number(size: object, wanted: int) -> bool:
+    """Return whether a size is this number."""
     return isinstance(size, int) and size == wanted
 
 
 def require_declared(what: str, declared: Declared, found: object) -> None:
-    """Refuse a result that contradicts its declared shape.
+    """Refuse a result whose shape contradicts the one that the file declares.
 
     Args:
         what: the value, as the source names it.

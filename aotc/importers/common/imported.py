@@ -17,7 +17,7 @@ from aotc.tracing.source_locations import Place, at_location, user_place
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A network that was imported: an entry by itself, and a function in other ones.
+    """An imported network: an entry of a model.py, or a function that entries call.
 
     At the top level of a model.py it is an entry of the name that it has there, unless
     the name begins with an underscore. Inside
@@ -60,15 +60,16 @@ class Imported:
         return {name: x for name, x in tree.items() if name in self.buffers_in}
 
     def _weights(self) -> Any:
+        """Return the tree of weights; an empty dict if there are none."""
         return {} if self.weights is None else self.weights.tree
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """The network's result on traced arrays."""
+        """Return the network's result on traced arrays."""
         with with_compiler_sizes():
             return self.function(*args, **kwargs)
 
     def entry(self, name: str) -> EntryFunction:
-        """The network as an entry."""
+        """Return an entry function that runs the network on inputs of its Specs."""
         sources = {**self._stored_arguments(), **self.inputs}
         parameters = [
             inspect.Parameter(key, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -84,19 +85,19 @@ class Imported:
         return EntryFunction(run, sources, self.declared, self)
 
     def compute(self, inputs: Mapping[str, object]) -> Any:
-        """The result on NumPy arrays, op by op, without a trace."""
+        """Return the network's result on NumPy arrays, computed eagerly."""
         stored = [each.tree for each in self._stored_arguments().values()]
         return self(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
-        """Return the names of weights and state in a module that calls the network
+        """Return the names for weights and state, by id, in a module that calls it
         `name`.
         """
         titles = ((self.weights, name), (self.state, f"{name}_state"))
         return {id(stored): title for stored, title in titles if stored is not None}
 
     def _stored_arguments(self) -> dict[str, StoredTree]:
-        """Return weights and state under names that no input has."""
+        """Return weights and state by argument names that collide with no input."""
         found: dict[str, StoredTree] = {}
         for key, stored in (("weights", self.weights), ("state", self.state)):
             if stored is not None:
@@ -104,5 +105,5 @@ class Imported:
         return found
 
     def program(self, name: str = "main") -> Program:
-        """The program with this network as its only entry."""
+        """Trace the network into a program with it as the only entry."""
         return trace([self.entry(name)], {})

@@ -17,7 +17,7 @@ from aotc.importers.common.original import Inputs, Original
 
 
 def with_io_layout(network: Imported, entry: Entry) -> Imported:
-    """The network, to be computed on arrays in the layouts of an entry.
+    """Return the network for images in the layouts (NCHW, NHWC) that an entry has.
 
     Args:
         network: that the entry was traced from.
@@ -27,7 +27,9 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
     def compute(*values: object) -> Any:
         stored = len(values) - len(network.inputs)
         given = dict(zip(network.inputs, values[stored:], strict=True))
-        return network.function(*values[:stored], *_in_source(given, entry).values())
+        return network.function(
+            *values[:stored], *_to_source_layouts(given, entry).values()
+        )
 
     original = network.original
     if original is not None:
@@ -36,16 +38,16 @@ def with_io_layout(network: Imported, entry: Entry) -> Imported:
 
 
 def _with_layouts(original: Original, entry: Entry) -> Original:
-    """Convert the layouts of inputs and results of the framework's own run."""
+    """Return an `Original` with inputs and results transposed to an entry's layouts."""
     steps, example = original.steps, original.example
 
     def run(given: Inputs) -> Any:
-        result = original.run(_in_source(given, entry))
+        result = original.run(_to_source_layouts(given, entry))
         return _transpose(result, entry.ports("output"), _source_and_entry_layouts)
 
     def run_steps(given: Inputs) -> Mapping[object, object]:
         assert steps is not None
-        return steps(_in_source(given, entry))
+        return steps(_to_source_layouts(given, entry))
 
     return replace(
         original,
@@ -57,26 +59,35 @@ def _with_layouts(original: Original, entry: Entry) -> Original:
 
 
 def _source_and_entry_layouts(port: Port) -> tuple[str, str]:
-    """Return the layouts of the source and of the entry, to convert to the entry's."""
+    """Return a port's layouts, from and to, that turn a source's array into the
+    entry's.
+    """
     return port.source_layout, port.layout
 
 
-def _layouts_undone(port: Port) -> tuple[str, str]:
-    """Return the layouts of the entry and of the source, to convert back."""
+def _entry_and_source_layouts(port: Port) -> tuple[str, str]:
+    """Return a port's layouts, from and to, that turn an entry's array into the
+    source's.
+    """
     return port.layout, port.source_layout
 
 
 _Layouts = Callable[[Port], tuple[str, str]]  # before and after
 
 
-def _in_source(given: Inputs, entry: Entry) -> dict[str, object]:
-    return _transpose_inputs(given, entry, _layouts_undone)
+def _to_source_layouts(given: Inputs, entry: Entry) -> dict[str, object]:
+    """Return input arrays transposed from an entry's layouts (NHWC, say) to the
+    source's.
+    """
+    return _transpose_inputs(given, entry, _entry_and_source_layouts)
 
 
 def _transpose_inputs(
     given: Inputs, entry: Entry, layouts: _Layouts
 ) -> dict[str, object]:
-    """The arguments that are given, in the order of the entry."""
+    """Return the given inputs in the entry's order, each transposed between two
+    layouts.
+    """
     tree, rest = entry.input_tree, iter(entry.ports("input"))
     ports = {
         name: [*islice(rest, child.leaf_count)]
@@ -90,7 +101,9 @@ def _transpose_inputs(
 
 
 def _transpose(tree: object, ports: Sequence[Port], layouts: _Layouts) -> object:
-    """The arrays of a pytree, one for each port, in the other layout."""
+    """Return a pytree of arrays, each transposed between the two layouts of its
+    port.
+    """
     leaves, structure = flatten(tree)
     orders = [layout_permutation(*layouts(port)) for port in ports]
     return structure.unflatten(

@@ -20,14 +20,14 @@ from aotc.errors import InputError
 
 
 def undecided_error(question: str) -> InputError:
-    """The error for a result that only a call decides."""
+    """Return the error `symbolic-size`: a result that is only known in a call."""
     return InputError("symbolic-size", f"'{question}' depends on the sizes")
 
 
 def elementwise(
     function: Callable[..., object], arity: int = 2
 ) -> Callable[..., numpy.ndarray]:
-    """`function` of sizes as one of arrays that broadcast; the result holds objects."""
+    """Return a function of sizes, vectorised over object arrays with broadcasting."""
     many = numpy.frompyfunc(function, arity, 1)
     return lambda *arrays: numpy.asarray(many(*arrays), object)
 
@@ -35,7 +35,7 @@ def elementwise(
 def select(
     condition: numpy.ndarray, x: numpy.ndarray, y: numpy.ndarray
 ) -> numpy.ndarray:
-    """The sizes of `x` where an array of bools as objects holds, else those of `y`."""
+    """Return the sizes of `x` where the condition holds, else those of `y`."""
     return numpy.where(condition.astype(bool), x, y)
 
 
@@ -43,7 +43,7 @@ def select(
 
 
 def whole(number: Size | float) -> Size:
-    """Return an integer for a float that is whole, as sizes compute with integers.
+    """Return a whole float as an integer; other sizes as they are.
 
     Raises:
         InputError: it is not whole.
@@ -57,7 +57,7 @@ def whole(number: Size | float) -> Size:
 
 
 def wrap(size: Size, bits: int) -> Size:
-    """A number as a signed integer of so many bits; symbols fit by assumption."""
+    """Return a number wrapped to a signed integer of `bits`; symbols as they are."""
     if isinstance(size, SymbolicDim):
         return size
     half = 1 << (bits - 1)
@@ -68,7 +68,7 @@ def wrap(size: Size, bits: int) -> Size:
 
 
 def divide(a: Size, b: Size) -> Size:
-    """`a / b` rounded towards zero, as C divides.
+    """Return `a / b` rounded towards zero, as in C.
 
     Raises:
         InputError: b may be 0, or the sign of the result is not known.
@@ -94,7 +94,7 @@ def remainder(a: Size, b: Size) -> Size:
 
 
 def modulo(a: Size, b: Size) -> Size:
-    """`a % b` as Python has it: it has the sign of b.
+    """Return `a % b` with the sign of b, as in Python.
 
     Raises:
         InputError: b is 0, or a symbol that may be less than 1.
@@ -117,7 +117,7 @@ def sign(a: Size) -> int:
 
 
 def is_equal(a: Any, b: Any) -> bool:
-    """Return whether two sizes, or two numbers of any kind, are equal.
+    """Return whether two sizes or numbers are equal; refuse if contracts leave it open.
 
     Raises:
         InputError: the contracts do not decide it.
@@ -131,5 +131,5 @@ def is_equal(a: Any, b: Any) -> bool:
 
 
 def is_different(a: object, b: object) -> bool:
-    """Return the opposite of `is_equal`, with the same errors."""
+    """Return whether two sizes differ; refuse if contracts leave it open."""
     return not is_equal(a, b)

@@ -13,7 +13,7 @@ Inputs = Mapping[str, PyTree]
 
 @dataclass(frozen=True)
 class Original:
-    """The original network in its own framework, to compare with.
+    """A network as its source framework runs it, to compare aotc's results with.
 
     Args:
         framework: name and version.

@@ -39,7 +39,7 @@ _WAY_OUT = (
 
 
 def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
-    """A size times a factor, rounded down, where the product is one of floats.
+    """Return a size times a factor, rounded down as the source's floats do.
 
     Args:
         size: what is multiplied.
@@ -55,7 +55,7 @@ def scaled_size(size: Size, factor: float, kind: Float = numpy.float64) -> Size:
 
 
 def rounding(function: Callable[..., int]) -> Callable[[object], object]:
-    """Return a rounding of numbers, such as `math.floor`, that takes sizes as well.
+    """Wrap a rounding function such as `math.floor` to take sizes and symbolic floats.
 
     It leaves whole numbers as they are, and those that are not finite.
     """
@@ -78,7 +78,7 @@ def rounding(function: Callable[..., int]) -> Callable[[object], object]:
 
 @dataclass(frozen=True)
 class SymbolicFloat:
-    """A float that a source computes of a size that only a call decides.
+    """A float that a source model computes from a symbolic size, kept as its steps.
 
     It is computed with numbers until the source rounds it, which gives a size again.
 
@@ -93,20 +93,23 @@ class SymbolicFloat:
     steps: tuple[tuple[str, float], ...] = ()
 
     def __add__(self, number: float) -> object:
-        return self._then("+", number)
+        return self._append_step("+", number)
 
     def __sub__(self, number: float) -> object:
-        return self._then("-", number)
+        return self._append_step("-", number)
 
     def __mul__(self, number: float) -> object:
-        return self._then("*", number)
+        return self._append_step("*", number)
 
     def __truediv__(self, number: float) -> object:
-        return self._then("/", number)
+        return self._append_step("/", number)
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def _then(self, sign: str, number: float) -> object:
+    def _append_step(self, sign: str, number: float) -> object:
+        """Return the float after one more arithmetic step; NotImplemented if it cannot
+        be.
+        """
         kinds = (int, float, numpy.floating)
         is_number = isinstance(number, kinds) and math.isfinite(number)
         if not is_number or (sign == "/" and number == 0):
@@ -122,14 +125,14 @@ class SymbolicFloat:
         )
 
     def array(self, dtype: str) -> Array:
-        """Return the number as an array without axes that the model computes."""
+        """Emit the float as a scalar array."""
         found = np.astype(lift(self.size), dtype)
         for sign, number in self.steps:
             found = _ARRAYS[sign](found, number)
         return found
 
     def round(self, rounding: Callable[..., int]) -> Size:
-        """Round the float to a size.
+        """Return the float rounded to a size, as exact integer arithmetic.
 
         Args:
             rounding: `math.floor`, `math.ceil` or `math.trunc`.
@@ -152,7 +155,7 @@ class SymbolicFloat:
 
     @cached_property
     def _exact(self) -> tuple[int, int, int]:
-        """Return p, r and q of `(p * size + r) / q`, the float's exact value.
+        """Return p, r and q of the float as the exact fraction `(p * size + r) / q`.
 
         Its numbers are taken for the simplest fractions that are rounded to them.
         """
@@ -175,7 +178,7 @@ class SymbolicFloat:
     def _require_exact(
         self, rounding: Callable[..., int], numbers: tuple[int, int, int]
     ) -> None:
-        """Refuse calls for which floats give another number than `(p * size + r) // q`.
+        """Refuse sizes for which floats round differently than the exact fraction.
 
         Args:
             rounding: of the floats.
@@ -191,7 +194,7 @@ class SymbolicFloat:
         wrong = n[round_all(floats).astype(int) != (n * p + r) // divisor]
         limit = _COMPARED if high > _COMPARED else None
         if len(wrong) or limit:
-            text = _other_sizes(wrong, *self._whole_at, limit)
+            text = _other_sizes(wrong, *self._integer_sizes, limit)
             sizes = " ".join(f"{sign} {self.kind(x)}" for sign, x in self.steps)
             product = f"size * {p}" if not r else f"(size * {p} + {r})"
             why = (
@@ -201,9 +204,9 @@ class SymbolicFloat:
             require_sizes(Condition.parse(text), {"size": self.size}, why)
 
     @property
-    def _whole_at(self) -> tuple[int, int]:
-        """Return the period and the first of the sizes for which the number is an
-        integer.
+    def _integer_sizes(self) -> tuple[int, int]:
+        """Return period and first of the sizes for which the float is an integer; 0, 0
+        if none.
 
         The distance is 0 if it never is.
         """
@@ -230,7 +233,7 @@ _ARRAYS: dict[str, Callable[[Any, Any], Array]] = {
 
 
 def _simplest_fraction(factor: numpy.floating) -> Fraction:
-    """A fraction of small numbers that rounds to the factor, such as 7/10 for 0.7."""
+    """Return the simplest fraction that rounds to a float, such as 7/10 for 0.7."""
     exact = Fraction(float(factor))
     for bits in range(64):
         near = exact.limit_denominator(1 << bits)
@@ -240,7 +243,7 @@ def _simplest_fraction(factor: numpy.floating) -> Fraction:
 
 
 def _other_sizes(wrong: Numbers, step: int, first: int, limit: int | None) -> str:
-    """The condition that a size is none of the wrong ones.
+    """Return a guard's condition, as text, that excludes the wrong sizes.
 
     Args:
         wrong: sizes in order. Those are at `first` and multiples of `step` from there,
@@ -273,7 +276,9 @@ def _other_sizes(wrong: Numbers, step: int, first: int, limit: int | None) -> st
 
 
 def _gaps(places: Numbers) -> Iterator[tuple[int, int]]:
-    """The gaps between runs of neighbours among numbers, by their ends."""
+    """Yield the gaps between runs of consecutive numbers, as (last before, first
+    after).
+    """
     before = -1
     for place in places.tolist():
         if place > before + 1:

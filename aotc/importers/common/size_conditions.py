@@ -15,7 +15,7 @@ from aotc.tracing.tracing import current_trace
 
 
 def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> None:
-    """Hold every call of the current entry to a condition on sizes.
+    """Require a condition on sizes: decide it now, or add it to the entry's guards.
 
     One that the contracts decide costs nothing; any other becomes a guard of the entry,
     which the loader checks before anything runs.
@@ -44,7 +44,7 @@ def require_sizes(condition: Condition, sizes: Mapping[str, Size], why: str) -> 
 
 
 def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
-    """Return whether the condition holds for all calls or for none; None for some."""
+    """Return whether contracts make a condition true or false; None if calls differ."""
     try:
         return condition.holds(sizes, _compare)
     except (InputError, TypeError):  # of sizes that vary
@@ -52,6 +52,9 @@ def _decide(condition: Condition, sizes: Mapping[str, Size]) -> bool | None:
 
 
 def _compare(sign: type[ast.cmpop], left: object, right: object) -> bool:
+    """Return whether a comparison of two sizes holds; refuse if contracts leave it
+    open.
+    """
     if sign is ast.Eq:
         return is_equal(left, right)
     if sign is ast.NotEq:

@@ -26,7 +26,7 @@ ENTRY = "main"
 def from_onnx(
     path: str | Path, dims: Mapping[str, int | Dim] | None = None
 ) -> Imported:
-    """The network in an .onnx file.
+    """Return the network in an .onnx file, as an entry function.
 
     Args:
         path: the file; data that it refers to is beside it.
@@ -45,7 +45,7 @@ def from_onnx(
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """The program with the file's network as its entry `main`."""
+    """Return a program of an .onnx file, with the network as entry `main`."""
     for name in entries:
         if name != ENTRY:
             raise InputError(

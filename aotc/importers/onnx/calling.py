@@ -28,19 +28,19 @@ FACTS = ("opset", "wanted", "number")
 
 
 class OnnxBody(Protocol):
-    """A graph of a node such as `Loop`, as a function of its arguments."""
+    """A subgraph of a node such as `Loop`, as a function of its arguments."""
 
     @property
     def graph(self) -> OnnxGraph:
-        """The graph."""
+        """The subgraph itself."""
 
     def __call__(self, *arguments: Value) -> list[Value]:
-        """Return the results of the graph, which sees the values around it."""
+        """Run the subgraph, which can read values of the enclosing graphs."""
 
 
 @dataclass(frozen=True)
 class OperatorSignature:
-    """The inputs and attributes that a function takes.
+    """The inputs and attributes that an operator's import function takes.
 
     Args:
         inputs: of each input by place, whether it must be known, and its name.
@@ -59,11 +59,15 @@ class OperatorSignature:
     needed: frozenset[str]
 
     def attributes(self) -> frozenset[str]:
-        """The names of all attributes and facts."""
+        """Return the names of all attributes, and facts such as `opset`, that
+        it takes.
+        """
         return self.keywords.union(*(_names(group) for _, group in self.groups))
 
     def arguments(self, named: Mapping[str, object]) -> dict[str, object]:
-        """The keyword arguments for these attributes and facts."""
+        """Return the function's keyword arguments for these attributes, grouped as it
+        asks.
+        """
         return {
             **_select(named, self.keywords),
             **{
@@ -74,16 +78,20 @@ class OperatorSignature:
 
 
 def _names(group: Any) -> frozenset[str]:
+    """Return the names of a dataclass's fields."""
     return frozenset(field.name for field in fields(group))
 
 
 def _select(named: Mapping[str, object], names: Set[str]) -> dict[str, object]:
+    """Return the items whose name is in a set."""
     return {name: value for name, value in named.items() if name in names}
 
 
 @cache
 def signature(function: Imports) -> OperatorSignature:
-    """Return the inputs and attributes that `function` takes."""
+    """Return the signature of an import function, from its parameters and
+    annotations.
+    """
     hints = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters.values()
     by_place = [p for p in parameters if p.kind in _BY_PLACE]
@@ -111,11 +119,14 @@ _BY_PLACE = (
 
 
 def _is_known(hint: object) -> bool:
+    """Return whether a parameter's annotation asks for values known at build time."""
     return hint == Known or Known in typing.get_args(hint)
 
 
 def misfit(function: Imports, node: OnnxNode) -> str | None:
-    """Return the reason why `function` cannot import a node; None if it can."""
+    """Return why a node's inputs or attributes do not fit a function; None if
+    they do.
+    """
     takes = signature(function)
     given = len(node.inputs)
     if given < takes.required:
@@ -142,7 +153,7 @@ def call(
     facts: Mapping[str, int],
     padded: bool = False,
 ) -> list[Value] | None:
-    """The results of a node; None if its function leaves them to ONNX's own body.
+    """Return a node's results by its import function; None if that declines the node.
 
     With `padded` the function takes values whose sizes depend on values.
 
@@ -165,6 +176,7 @@ def call(
 def _argument(
     name: str, known: bool, value: Value | None, node: OnnxNode, padded: bool
 ) -> Value | Known | None:
+    """Return an input as the function takes it: known elements, or an array."""
     if value is None:
         return None
     if not known:

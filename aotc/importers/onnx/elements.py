@@ -18,7 +18,7 @@ from aotc.tracing.source_locations import fail
 
 @dataclass(frozen=True)
 class Element:
-    """An element type of ONNX.
+    """An ONNX element type, and the dtype that aotc computes it in.
 
     Args:
         name: as TensorProto spells it.
@@ -34,10 +34,11 @@ class Element:
 
     @property
     def numpy(self) -> np.dtype:
-        """The NumPy dtype with these values exactly."""
-        return dtypes.to_numpy(self.dtype) if self.narrow is None else self._own()
+        """The NumPy dtype that represents the type's values exactly."""
+        return dtypes.to_numpy(self.dtype) if self.narrow is None else self._ml_dtype()
 
-    def _own(self) -> np.dtype:
+    def _ml_dtype(self) -> np.dtype:
+        """Return the dtype of ml_dtypes for a narrow type."""
         import ml_dtypes
 
         found: np.dtype = np.dtype(getattr(ml_dtypes, str(self.narrow)))
@@ -79,7 +80,7 @@ _OF_DTYPE = {e.dtype: code for code, e in ELEMENTS.items() if e.narrow is None}
 
 
 def element(code: int) -> Element:
-    """The element type with TensorProto's number `code`.
+    """Return the element type of a TensorProto data type number.
 
     Raises:
         InputError: aotc has no arrays of it.
@@ -91,12 +92,12 @@ def element(code: int) -> Element:
 
 
 def code_of(dtype: str) -> int:
-    """Return TensorProto's number of a dtype of aotc."""
+    """Return the TensorProto data type number of one of aotc's dtypes."""
     return _OF_DTYPE[dtype]
 
 
 @cache
 def value_table(kind: Element) -> np.ndarray:
-    """The values of a narrow float, by its bits as an unsigned integer."""
+    """Return the values of a narrow float type, indexed by bit pattern."""
     patterns = np.arange(2**kind.bits, dtype=np.uint8)
     return patterns.view(kind.numpy).astype(dtypes.to_numpy(kind.dtype))

@@ -12,7 +12,8 @@ from aotc.tracing.source_locations import fail
 
 @contextmanager
 def attribute_to_file(code: str, what: str) -> Iterator[None]:
-    """Attribute failures within this block to the file, at the current place.
+    """Turn exceptions within this block into errors about the file, at the current
+    node.
 
     A file can say anything: sizes below zero, two pads for three axes, an axis that is
     a text. Functions that import operators do not look for all of that.

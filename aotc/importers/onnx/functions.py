@@ -22,7 +22,7 @@ def body_of(
     values: Sequence[Value | None],
     attributes: Mapping[str, object],
 ) -> OnnxFunction | None:
-    """The body of a node's operator; None if it has none.
+    """Return the function body that ONNX defines a node's operator by; None if none.
 
     Args:
         node: the node.
@@ -49,7 +49,7 @@ def body_of(
 def _bind_attributes(
     node: OnnxNode, attributes: Mapping[str, object]
 ) -> onnx.NodeProto:
-    """The message of a node, with the values of attributes that a caller gives."""
+    """Return a node's protobuf message with attribute references replaced by values."""
     from onnx import NodeProto, helper
 
     proto = NodeProto()
@@ -66,7 +66,7 @@ def _bind_attributes(
 
 @cache
 def schema_of(key: str, opset: int) -> Any:
-    """Return ONNX's schema of an operator; None if it does not know it."""
+    """Return ONNX's schema of an operator in an opset; None if ONNX has none."""
     from onnx import defs
 
     domain, _, op = key.rpartition(".")
@@ -77,12 +77,12 @@ def schema_of(key: str, opset: int) -> Any:
 
 
 def _nearest(versions: Sequence[int], opset: int) -> int:
-    """The newest version up to `opset`, or the oldest."""
+    """Return the newest version up to `opset`, or else the oldest."""
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
 def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> OnnxFunction:
-    """Read a FunctionProto, or its bytes, with default attributes."""
+    """Parse a FunctionProto, with default attributes from the operator's schema."""
     from onnx import FunctionProto
 
     proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found
@@ -94,7 +94,7 @@ def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> OnnxF
 
 
 def _defaults(schema: Any, reader: Reader) -> dict[str, Any]:
-    """The values of attributes that a node does not give."""
+    """Return the default values of an operator's attributes by name."""
     return {
         name: reader.attribute(each.default_value)
         for name, each in schema.attributes.items()
@@ -103,7 +103,7 @@ def _defaults(schema: Any, reader: Reader) -> dict[str, Any]:
 
 
 def _type_of(value: Value | None) -> onnx.TypeProto:
-    """The message with the type of a value."""
+    """Return the TypeProto of a value."""
     from onnx import TypeProto, helper
 
     if value is None:

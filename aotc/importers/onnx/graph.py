@@ -30,7 +30,7 @@ _STANDARD = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class OnnxConstant:
-    """A tensor of the file.
+    """A constant tensor of an ONNX file.
 
     Args:
         data: its elements, or the bytes of those that share some.
@@ -44,19 +44,21 @@ class OnnxConstant:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
+        """Shape of the tensor."""
         return self.data.shape if self.packed is None else self.packed
 
     @property
     def array(self) -> DataArray:
-        """The elements."""
+        """Elements of the tensor, unpacked."""
         if self.packed is None:
             return self.data
         with without_tracing():
             return np.asarray(self.unpack(lift(self.data)))
 
     def unpack(self, data: Array) -> Array:
-        """The elements of an array that has the data."""
+        """Unpack elements of less than a byte from an array that holds the tensor's
+        data.
+        """
         if self.packed is None:
             return data
         kind = element(self.code)
@@ -66,14 +68,14 @@ class OnnxConstant:
 
 @dataclass(frozen=True)
 class Reference:
-    """The value that a function's caller gives the attribute `name`."""
+    """A reference to an attribute `name` of the enclosing function."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """An application of an operator.
+    """A node of an ONNX graph: an operator applied to named values.
 
     Args:
         key: the operator: its name, after its domain if that is not ONNX's own.
@@ -95,16 +97,16 @@ class OnnxNode:
 
     @property
     def domain(self) -> str:
-        """The domain of the operator, "" for ONNX's own."""
+        """Domain of the operator, "" for ONNX's own."""
         return "" if self.proto.domain in _STANDARD else str(self.proto.domain)
 
     @property
     def where(self) -> str:
-        """The node as messages name it."""
+        """Text that locates the node in messages: file, number and name."""
         return f"{self.place[0]}:{self.place[1]} ({self.name})"
 
     def graphs(self) -> Iterator[OnnxGraph]:
-        """The graphs among the attributes."""
+        """Return the subgraphs among the attributes."""
         return (
             part for part in self.attributes.values() if isinstance(part, OnnxGraph)
         )
@@ -112,7 +114,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class OnnxGraph:
-    """Nodes in the order in which they can be computed.
+    """An ONNX graph: nodes in topological order, constants and types.
 
     Args:
         inputs: names of the arguments.
@@ -130,7 +132,7 @@ class OnnxGraph:
     types: Mapping[str, onnx.TypeProto] = field(default_factory=dict)
 
     def declared_shape(self, name: str) -> Declared | None:
-        """The shape that the file gives the value `name`, if it gives one.
+        """Return the shape that the file declares for a value; None if it does not.
 
         For what they do not know exporters write 0, a negative number or no axes.
         """
@@ -143,7 +145,7 @@ class OnnxGraph:
 
 @dataclass(frozen=True)
 class OnnxFunction:
-    """A function of the model, or the body that ONNX defines an operator by."""
+    """A function of the model, or the function by which ONNX defines an operator."""
 
     body: OnnxGraph
     defaults: Mapping[str, Any]
@@ -152,7 +154,7 @@ class OnnxFunction:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """The contents of a file."""
+    """The content of an ONNX file."""
 
     graph: OnnxGraph
     opsets: Mapping[str, int]
@@ -161,7 +163,7 @@ class OnnxModel:
 
 
 def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """The version of each domain's operators."""
+    """Return the opset version of each domain."""
     return {
         "" if each.domain in _STANDARD else each.domain: each.version
         for each in imports
@@ -169,12 +171,14 @@ def opsets_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
 
 
 def key_of(domain: str, op: str) -> str:
-    """The name of an operator among those of all domains."""
+    """Return the key of an operator: its name, prefixed by a domain that is not
+    ONNX's.
+    """
     return op if domain in _STANDARD else f"{domain}.{op}"
 
 
 class Reader:
-    """Reads messages of one file.
+    """Converts the protobuf messages of one file into the classes of this module.
 
     Args:
         file: its name, for messages.
@@ -187,7 +191,7 @@ class Reader:
         self._count = 0
 
     def model(self, proto: onnx.ModelProto) -> OnnxModel:
-        """The model in a ModelProto."""
+        """Return the model in a ModelProto."""
         opsets = opsets_of(proto.opset_import)
         functions = {
             key_of(each.domain, each.name): self.function(each, opsets)
@@ -196,7 +200,7 @@ class Reader:
         return OnnxModel(self.graph(proto.graph), opsets, functions, self._file)
 
     def graph(self, proto: onnx.GraphProto) -> OnnxGraph:
-        """The graph in a GraphProto."""
+        """Return the graph in a GraphProto."""
         constants = {each.name: self._constant(each) for each in proto.initializer}
         for each in proto.sparse_initializer:
             constants[each.values.name] = self._dense(each)
@@ -215,7 +219,7 @@ class Reader:
     def function(
         self, proto: onnx.FunctionProto, opsets: Mapping[str, int]
     ) -> OnnxFunction:
-        """The function in a FunctionProto."""
+        """Return the function in a FunctionProto."""
         body = OnnxGraph(
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
@@ -225,6 +229,7 @@ class Reader:
         return OnnxFunction(body, defaults, {**opsets, **opsets_of(proto.opset_import)})
 
     def _node(self, proto: onnx.NodeProto) -> OnnxNode:
+        """Return the node in a NodeProto, numbered in file order."""
         self._count += 1
         place, name = (self._file, self._count), proto.name or proto.op_type
         with at_location(place), scope(name):
@@ -240,7 +245,7 @@ class Reader:
         )
 
     def attribute(self, proto: onnx.AttributeProto) -> Any:
-        """The value of an attribute."""
+        """Return the Python value of an AttributeProto, or a `Reference`."""
         if proto.ref_attr_name:
             return Reference(proto.ref_attr_name)
         if not proto.type:
@@ -248,12 +253,13 @@ class Reader:
         return _READERS[proto.type](self, proto) if proto.type in _READERS else proto
 
     def _constant(self, proto: onnx.TensorProto) -> OnnxConstant:
+        """Return the constant in a TensorProto."""
         with self._at_tensor(proto.name):
             data, packed = data_of(proto, self._files)
             return OnnxConstant(data, proto.data_type, packed)
 
     def _dense(self, proto: onnx.SparseTensorProto) -> OnnxConstant:
-        """A SparseTensorProto with its zeros."""
+        """Return the dense constant of a SparseTensorProto."""
         values = self._constant(proto.values)
         places = self._constant(proto.indices).array
         with self._at_tensor(proto.values.name):
@@ -266,6 +272,7 @@ class Reader:
 
     @contextmanager
     def _at_tensor(self, name: str) -> Iterator[None]:
+        """Locate errors within this block at a tensor of the file."""
         place = (self._file, self._count or 1)
         with (
             scope(name or "a tensor"),
@@ -276,6 +283,7 @@ class Reader:
 
 
 def _text(value: bytes) -> str:
+    """Return UTF-8 bytes as text, with invalid bytes replaced."""
     return value.decode("utf-8", "replace")
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def specs_of(model: OnnxModel, dims: Mapping[str, int | Dim]) -> dict[str, Spec]:
-    """The Spec of each input, by its name as an identifier."""
+    """Return the Spec of each input of a model, by its name as a Python identifier."""
     graph = model.graph
-    sizes = InputSizes(dims, _limits(graph))
+    sizes = InputSizes(dims, _limits_by_name(graph))
     specs = {}
     for name, own in zip(identifiers(graph.inputs), graph.inputs, strict=True):
         with at_location((model.file, 1)), scope(own):
@@ -39,7 +39,7 @@ def specs_of(model: OnnxModel, dims: Mapping[str, int | Dim]) -> dict[str, Spec]
 
 
 def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spec:
-    """The Spec of the input `own` with the type `kind`, as the input `name`.
+    """Return the Spec of an input, given its ONNX type and its name in the entry.
 
     Raises:
         InputError: `unsupported-type` or `dynamic-rank`.
@@ -64,8 +64,8 @@ def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spe
     )
 
 
-def _limits(graph: OnnxGraph) -> dict[str, int]:
-    """The greatest value of sizes by their names."""
+def _limits_by_name(graph: OnnxGraph) -> dict[str, int]:
+    """Return the upper bound of named sizes that stored tables limit."""
     found: dict[str, int] = {}
     for (own, axis), limit in size_limits(graph).items():
         name = graph.types[own].tensor_type.shape.dim[axis].dim_param
@@ -75,7 +75,7 @@ def _limits(graph: OnnxGraph) -> dict[str, int]:
 
 
 class InputSizes:
-    """The sizes of inputs: numbers, and Dims by their names.
+    """The sizes of a model's inputs: numbers, and a Dim for each name.
 
     Args:
         given: what some names stand for.
@@ -91,7 +91,9 @@ class InputSizes:
         self.met: list[str] = []
 
     def of(self, size: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | DimTerm:
-        """The size in a message; those without a name are called `unnamed`."""
+        """Return a dimension of an input as a number or Dim; `unnamed` names an open
+        one.
+        """
         if size.WhichOneof("value") == "dim_value":
             # 0 and less are how some exporters say that a size is open
             return size.dim_value if size.dim_value > 0 else self._dim(unnamed)
@@ -102,7 +104,9 @@ class InputSizes:
         return self._expression(size.dim_param)
 
     def _expression(self, text: str) -> int | DimTerm:
-        """Parse `past + 1` as a sum or product of sizes; other texts are names."""
+        """Return the size that a text such as `past + 1` states; any other text is a
+        name.
+        """
         try:
             tree = ast.parse(text.strip(), mode="eval").body
         except SyntaxError:
@@ -110,6 +114,7 @@ class InputSizes:
         return self._term(tree) if _is_arithmetic(tree) else self._dim(text)
 
     def _term(self, tree: Any) -> int | DimTerm:
+        """Return the size for a Python expression tree of sums and products."""
         if isinstance(tree, ast.Name):
             return self._dim(tree.id)
         if isinstance(tree, ast.Constant):
@@ -120,6 +125,7 @@ class InputSizes:
         return left - right if isinstance(tree.op, ast.Sub) else left * right
 
     def _dim(self, name: str) -> int | Dim:
+        """Return the Dim, or the number given by the user, for a name of the file."""
         if name not in self.met:
             self.met.append(name)
         if name in self._given:
@@ -132,6 +138,7 @@ class InputSizes:
 
 
 def _is_arithmetic(tree: ast.expr) -> bool:
+    """Return whether an expression tree has only names, integers, +, - and *."""
     if isinstance(tree, ast.BinOp):
         known = isinstance(tree.op, (ast.Add, ast.Sub, ast.Mult))
         return known and _is_arithmetic(tree.left) and _is_arithmetic(tree.right)
@@ -140,7 +147,9 @@ def _is_arithmetic(tree: ast.expr) -> bool:
 
 
 def identifiers(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """Turn names of the file into different Python names; keep those that are some."""
+    """Return unique Python identifiers for names of the file, unchanged where
+    possible.
+    """
     names = list(names)
     used, found = set(taken), []
     kept = {name for name in names if name.isidentifier()} - used

@@ -49,7 +49,7 @@ _SMALL = 1 << 12  # bytes of an array that is computed while tracing
 
 @dataclass(frozen=True)
 class OnnxScope:
-    """The names, opsets and attributes visible to a node.
+    """The values, opsets and attributes that a node sees.
 
     Args:
         values: by name, those of the graphs around included.
@@ -67,7 +67,7 @@ class OnnxScope:
 
 
 class OnnxInterpreter:
-    """Runs the graphs of one model.
+    """Interprets the graphs of one ONNX model, on traced or concrete arrays.
 
     Args:
         model: the model.
@@ -79,14 +79,14 @@ class OnnxInterpreter:
         self._weights = weights
 
     def run(self, arguments: Sequence[Array]) -> list[Value]:
-        """The results of the model's graph."""
+        """Return the results of the model's main graph."""
         around = OnnxScope(ChainMap(), self._model.opsets, {})
-        return self._graph(self._model.graph, arguments, around)
+        return self._run_graph(self._model.graph, arguments, around)
 
-    def _graph(
+    def _run_graph(
         self, graph: OnnxGraph, arguments: Sequence[Value | None], around: OnnxScope
     ) -> list[Value]:
-        """The results of a graph inside of the scope `around`."""
+        """Run a graph within an enclosing scope, and return its results."""
         constants = {n: self._constant(c) for n, c in graph.constants.items()}
         own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
         values = ChainMap(own, around.values)
@@ -99,7 +99,9 @@ class OnnxInterpreter:
         return [_lookup(within, name) for name in graph.outputs]
 
     def _constant(self, constant: OnnxConstant) -> Array:
-        """A tensor of the file; narrow floats by their values."""
+        """Return a constant as an array: its weight if it has one, else its
+        elements.
+        """
         kind = element(constant.code)
         weight = self._weights.get(id(constant))
         if weight is None:
@@ -119,9 +121,11 @@ class OnnxInterpreter:
     # ---- one node -------------------------------------------------------------------
 
     def _import(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value | None]:
+        """Return a node's results; under `aotc explain`, placeholders if it fails."""
+
         def run() -> Sequence[Value | None]:
             with attribute_to_file("bad-node", node.key):
-                results = self._node(node, within)
+                results = self._run_node(node, within)
             _require_declared(node, within, results)
             return results
 
@@ -133,7 +137,8 @@ class OnnxInterpreter:
 
         return import_node(node.place, node.key, run, zeros)
 
-    def _node(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value]:
+    def _run_node(self, node: OnnxNode, within: OnnxScope) -> Sequence[Value]:
+        """Return a node's results, by its operator's function or by inlining a body."""
         values = [_lookup(within, name) for name in node.inputs]
         attributes = {
             name: self._attribute_value(value, within)
@@ -163,6 +168,9 @@ class OnnxInterpreter:
         attributes: Mapping[str, object],
         within: OnnxScope,
     ) -> Sequence[Value] | None:
+        """Return a node's results by constant folding, size arithmetic or its
+        function.
+        """
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
         opset, number = within.opsets.get(node.domain, 1), node.place[1]
         facts = {"opset": opset, "wanted": wanted, "number": number}
@@ -171,7 +179,7 @@ class OnnxInterpreter:
         folded = _fold_constants(function, node, values, attributes, facts)
         if folded is None:
             folded = computed_sizes(node, values, attributes)
-        return folded or _compute(function, node, values, attributes, facts)
+        return folded or _emit_node(function, node, values, attributes, facts)
 
     def _inline(
         self,
@@ -181,6 +189,7 @@ class OnnxInterpreter:
         attributes: Mapping[str, object],
         in_file: bool,
     ) -> list[Value]:
+        """Return a node's results by running the function body of its operator."""
         given = [*values, *[None] * (len(body.body.inputs) - len(values))]
         inner = OnnxScope(
             ChainMap(), body.opsets, {**body.defaults, **attributes}, in_file
@@ -188,10 +197,12 @@ class OnnxInterpreter:
         # bodies of ONNX's do not compute all the results that nobody wants
         pairs = zip(body.body.outputs, node.outputs, strict=False)
         outputs = tuple(own if wanted else "" for own, wanted in pairs)
-        return self._graph(replace(body.body, outputs=outputs), given, inner)
+        return self._run_graph(replace(body.body, outputs=outputs), given, inner)
 
     def _attribute_value(self, value: object, within: OnnxScope) -> object:
-        """The value of an attribute for the function that is called."""
+        """Return an attribute's value with references, constants and graphs
+        resolved.
+        """
         if isinstance(value, Reference):
             value = within.attributes[value.name]
         if isinstance(value, OnnxConstant):
@@ -203,21 +214,21 @@ class OnnxInterpreter:
 
 @dataclass(frozen=True)
 class Closure:
-    """A graph of a node such as `Loop`, as a function of its arguments."""
+    """A subgraph of a node such as `Loop`, bound to the scope around it."""
 
     interpreter: OnnxInterpreter
     graph: OnnxGraph
     around: OnnxScope
 
     def __call__(self, *arguments: Value) -> list[Value]:
-        """The results of the graph, which sees the values around it."""
-        return self.interpreter._graph(self.graph, arguments, self.around)
+        """Run the subgraph, which sees values of the scope around it."""
+        return self.interpreter._run_graph(self.graph, arguments, self.around)
 
 
 def _require_declared(
     node: OnnxNode, within: OnnxScope, results: Sequence[Value | None]
 ) -> None:
-    """Hold the results of a node to the shapes that the file gives them."""
+    """Refuse results that contradict the shapes that the file declares."""
     if within.graph is None:
         return
     for name, result in zip(node.outputs, results, strict=False):
@@ -227,14 +238,14 @@ def _require_declared(
 
 
 def _is_left_out(value: object, within: OnnxScope) -> bool:
-    """Return whether an attribute refers to one of the function that its caller
-    omits.
+    """Return whether an attribute refers to a function attribute that the
+    caller omits.
     """
     return isinstance(value, Reference) and value.name not in within.attributes
 
 
 def _lookup(within: OnnxScope, name: str) -> Any:
-    """The value called `name`; None for "", which stands for none."""
+    """Return the value with a name in a scope; None for ""."""
     if not name:
         return None
     if name not in within.values:
@@ -245,21 +256,21 @@ def _lookup(within: OnnxScope, name: str) -> Any:
 # ---- sizes that depend on values ----------------------------------------------------
 
 
-def _compute(
+def _emit_node(
     function: Imports,
     node: OnnxNode,
     values: Sequence[Value | None],
     attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
-    """The results of a node that the model computes: by its rule where it has to."""
+    """Emit a node by its function, or by its rule for padded values if it needs one."""
     rule = PADDED.get(node.key)
     padded = node.key in SOURCES or any(map(is_padded, values))
     if not padded:
         return call(function, node, values, attributes, facts)
     if rule is None:
         sizes = [value for value in values if isinstance(value, Padded)]
-        if sizes or _takes_sizes(function, values):
+        if sizes or _needs_data_dependent(function, values):
             shown = " and ".join(map(str, sizes)) or "sizes"
             refuse(
                 f"{node.key} of {shown}: values decide sizes of it, and aotc has no "
@@ -270,8 +281,8 @@ def _compute(
     return call(rule, node, values, attributes, facts, padded=True)
 
 
-def _takes_sizes(function: Imports, values: Sequence[Value | None]) -> bool:
-    """Return whether inputs that must be known hold sizes that values decide."""
+def _needs_data_dependent(function: Imports, values: Sequence[Value | None]) -> bool:
+    """Return whether inputs that must be known hold data-dependent sizes."""
     inputs = signature(function).inputs
     pairs = zip(inputs, values, strict=False)
     return any(known and is_padded(value) for (_, known), value in pairs)
@@ -287,7 +298,7 @@ def _fold_constants(
     attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
-    """The results of a node on small constants; None for any other."""
+    """Return a node's results computed from small constant inputs; None for others."""
     if not all(value is None or _is_small(value) for value in values):
         return None
     if any(isinstance(value, Closure) for value in attributes.values()):
@@ -299,6 +310,7 @@ def _fold_constants(
 
 
 def _is_small(value: Value) -> bool:
+    """Return whether a value is a small constant."""
     if isinstance(value, (SizeTensor, Padded)) or value._data is None:
         return False
     return bool(value._data.nbytes <= _SMALL)

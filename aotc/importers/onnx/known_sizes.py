@@ -38,13 +38,15 @@ _LARGEST = 256  # elements of a tensor of sizes
 
 
 class _LeftToModel(Exception):
-    """The result is not a tensor of sizes."""
+    """Raised if an operator's result on sizes must be computed by the running model."""
 
 
 def computed_sizes(
     node: OnnxNode, values: Sequence[Value | None], attributes: Mapping[str, object]
 ) -> list[Value] | None:
-    """The results of a node on sizes; None if the model must compute them."""
+    """Return a node's results computed on symbolic sizes; None if that is not
+    possible.
+    """
     if node.key not in ON_SIZES or not any(isinstance(v, SizeTensor) for v in values):
         return None
     known = [None if value is None else _elements(value) for value in values]
@@ -66,13 +68,14 @@ def computed_sizes(
 
 
 def _elements(value: Value) -> Known | None:
-    """Return sizes, also with floats not rounded yet; other elements if known."""
+    """Return a value's elements where they are numbers or sizes; None otherwise."""
     return value.data if isinstance(value, SizeTensor) else known_of(value)
 
 
 def _dtype(
     node: OnnxNode, values: Sequence[Value | None], attributes: Mapping[str, Any]
 ) -> str:
+    """Return the dtype of a node's result on sizes."""
     if node.key in _COMPARISONS:
         return "bool"
     if node.key == "Cast":
@@ -85,35 +88,37 @@ def _dtype(
 
 
 def _of_sizes(function: Callable[..., object], arity: int = 2) -> Callable[..., Known]:
-    """A function of sizes as one of tensors, whose dtype may be a float one."""
-    return elementwise(lambda *sizes: function(*map(_size, sizes)), arity)
+    """Vectorise a function of sizes over tensors; floats must be whole."""
+    return elementwise(lambda *sizes: function(*map(_as_size, sizes)), arity)
 
 
-def _size(x: Any) -> Size:
+def _as_size(x: Any) -> Size:
+    """Return a number or size as an integer; leave unrounded floats to the model."""
     if isinstance(x, SymbolicFloat):
         raise _LeftToModel
     return whole(x)
 
 
 def _of_floats(function: Callable[..., object], dtype: str) -> Callable[..., Known]:
-    """Return a function of floats that are computed of sizes as one of tensors."""
+    """Vectorise an arithmetic function over tensors of floats computed from sizes."""
 
     def call(a: Any, b: Any) -> Any:
         if function is not operator.truediv and _is_whole(a) and _is_whole(b):
             return function(whole(a), whole(b))
-        return function(_float(a, dtype), _float(b, dtype))
+        return function(_as_float(a, dtype), _as_float(b, dtype))
 
     return elementwise(call)
 
 
 def _is_whole(x: Known) -> bool:
+    """Return whether an element is a size or a whole number."""
     return not isinstance(x, SymbolicFloat) and (
         isinstance(x, SymbolicDim) or float(x).is_integer()
     )
 
 
-def _float(x: ArrayLike, dtype: str) -> Any:
-    """Return a size or a number as a float of a dtype."""
+def _as_float(x: ArrayLike, dtype: str) -> Any:
+    """Return a size or number as a (symbolic) float of a dtype."""
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
     kind = dtypes.to_numpy(dtype).type
@@ -125,18 +130,20 @@ def _float(x: ArrayLike, dtype: str) -> Any:
 
 
 def _variadic(function: Callable[[Size, Size], Size]) -> Callable[..., Known]:
-    """Extend a function of two sizes to any number of tensors."""
+    """Extend a function of two sizes to any number of tensors of sizes."""
     return lambda *xs: reduce(_of_sizes(function), xs)
 
 
-def _rounded(function: Callable[..., int]) -> Callable[..., Known]:
+def _round(function: Callable[..., int]) -> Callable[..., Known]:
+    """Vectorise a rounding function over tensors of sizes and symbolic floats."""
     return elementwise(rounding(function), 1)
 
 
 def _cast(x: Known, *, to: int, **_: object) -> Known:
+    """Return sizes cast to ONNX's element type number `to`."""
     dtype = element(to).dtype
     if dtype in ("i32", "i64"):
-        return _rounded(math.trunc)(x)
+        return _round(math.trunc)(x)
     kinds = {each.kind for each in x.reshape(-1) if isinstance(each, SymbolicFloat)}
     if dtypes.is_float(dtype) and kinds <= {dtypes.to_numpy(dtype).type}:
         return x
@@ -147,17 +154,20 @@ def _cast(x: Known, *, to: int, **_: object) -> Known:
 
 
 def _ints(x: Known) -> list[int]:
+    """Return elements as Python integers; leave symbolic ones to the model."""
     if any(isinstance(size, SymbolicDim) for size in x.reshape(-1)):
         raise _LeftToModel
     return [int(size) for size in x.reshape(-1)]
 
 
 def _gather(x: Known, indices: Known, *, axis: int = 0) -> Known:
+    """Return the Gather of a tensor of sizes."""
     at = np.asarray(_ints(indices), int).reshape(indices.shape)
     return np.asarray(np.take(x, at, axis), object)
 
 
 def _concat(*xs: Known, axis: int) -> Known:
+    """Return the Concat of tensors of sizes."""
     return np.concatenate(xs, axis)
 
 
@@ -168,6 +178,7 @@ def _slice(
     axes: Known | None = None,
     steps: Known | None = None,
 ) -> Known:
+    """Return the Slice of a tensor of sizes."""
     first, last = _ints(starts), _ints(ends)
     along = range(len(first)) if axes is None else _ints(axes)
     by = [1] * len(first) if steps is None else _ints(steps)
@@ -181,6 +192,9 @@ def _slice(
 
 
 def _slice_10(x: Known, *parts: object, **named: object) -> Known:
+    """Return the Slice of a tensor of sizes, by inputs or (before opset 10)
+    attributes.
+    """
     given = [np.asarray(named[n], object) for n in ("starts", "ends") if n in named]
     axes = [np.asarray(named["axes"], object)] if "axes" in named else []
     return _slice(x, *given, *axes, *parts)
@@ -189,29 +203,34 @@ def _slice_10(x: Known, *parts: object, **named: object) -> Known:
 def _unsqueeze(
     x: Known, listed: Known | None = None, *, axes: Sequence[int] = ()
 ) -> Known:
+    """Return the Unsqueeze of a tensor of sizes."""
     return np.expand_dims(x, tuple(axes if listed is None else _ints(listed)))
 
 
 def _squeeze(
     x: Known, listed: Known | None = None, *, axes: Sequence[int] | None = None
 ) -> Known:
+    """Return the Squeeze of a tensor of sizes."""
     places = axes if listed is None else _ints(listed)
     found: Known = np.squeeze(x, None if places is None else tuple(places))
     return found
 
 
 def _reshape(x: Known, shape: Known, **_: object) -> Known:
+    """Return the Reshape of a tensor of sizes."""
     wanted = [x.shape[i] if n == 0 else n for i, n in enumerate(_ints(shape))]
     return x.reshape(wanted)
 
 
 def _expand(x: Known, shape: Known) -> Known:
+    """Return the Expand of a tensor of sizes."""
     return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(_ints(shape))))
 
 
 def _split(
     x: Known, sizes: Known | None = None, *, axis: int = 0, **named: Any
 ) -> list[Known]:
+    """Return the Split of a tensor of sizes, given the lengths of the parts."""
     if sizes is None and "split" not in named:
         raise _LeftToModel
     parts = list(named["split"]) if sizes is None else _ints(sizes)
@@ -219,7 +238,7 @@ def _split(
 
 
 def _reduction(function: Callable[..., object]) -> Callable[..., Known]:
-    """A reduction of a vector of sizes."""
+    """Return a reduction operator on vectors of sizes, made of a function of a list."""
 
     def reduce_sizes(
         x: Known, axes: object = None, *, keepdims: int = 1, **_: object
@@ -227,7 +246,7 @@ def _reduction(function: Callable[..., object]) -> Callable[..., Known]:
         if x.ndim != 1:
             raise _LeftToModel
         found = np.empty((1,) if keepdims else (), object)
-        found[...] = function([_size(each) for each in x])
+        found[...] = function([_as_size(each) for each in x])
         return found
 
     return reduce_sizes
@@ -260,8 +279,8 @@ ON_SIZES: dict[str, Callable[..., Any]] = {
     "Min": _variadic(minimum),
     "Max": _variadic(maximum),
     "Identity": lambda x: x,
-    "Floor": _rounded(math.floor),
-    "Ceil": _rounded(math.ceil),
+    "Floor": _round(math.floor),
+    "Ceil": _round(math.ceil),
     "Cast": _cast,
     "Gather": _gather,
     "Concat": _concat,

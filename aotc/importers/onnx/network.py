@@ -39,7 +39,7 @@ def network_of(
         [OnnxModel, Mapping[int, Array]], OnnxInterpreter
     ] = OnnxInterpreter,
 ) -> Imported:
-    """The model as an entry of its weights and inputs.
+    """Return an ONNX model as a network: an entry function of weights and inputs.
 
     Args:
         model: what was read.
@@ -51,7 +51,7 @@ def network_of(
         InputError: it has operators or types that aotc does not import.
     """
     require_importable(unsupported_ops(model))
-    stored = dict(_weights(model.graph))
+    stored = dict(_weight_constants(model.graph))
     inputs = specs_of(model, dims)
     names = identifiers(model.graph.outputs)
 
@@ -83,7 +83,7 @@ def network_of(
 def _compute(
     model: OnnxModel, interpreter: OnnxInterpreter, inputs: Sequence[Any]
 ) -> list[Array]:
-    """Run a model on inputs, which are held to the shapes that it declares."""
+    """Run a model on inputs; results are checked against declared shapes."""
     graph = model.graph
     codes = [graph.types[own].tensor_type.elem_type for own in graph.inputs]
     values = [
@@ -100,7 +100,7 @@ def _compute(
 
 
 def _result(name: str, value: Value) -> Array:
-    """A result of the model as an array.
+    """Return a result of the model as an array; refuse a data-dependent size.
 
     Raises:
         InputError: values decide its size; those of an entry have known ones.
@@ -117,8 +117,10 @@ def _result(name: str, value: Value) -> Array:
 # ---- weights ------------------------------------------------------------------------
 
 
-def _weights(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant]]:
-    """The tensors that are stored: parameters, and all that is large."""
+def _weight_constants(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant]]:
+    """Yield the constants that become weights (float parameters, large ones),
+    by name.
+    """
     taken: set[str] = set()
     for name, constant, is_parameter in _constants(graph):
         if not _is_stored(constant, is_parameter):
@@ -131,7 +133,7 @@ def _weights(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant]]:
 
 
 def _buffers(graph: OnnxGraph, stored: Mapping[str, OnnxConstant]) -> Iterator[str]:
-    """Yield weights that training leaves alone: integers, and running statistics."""
+    """Yield the names of weights that are not trained: integers, running statistics."""
     statistics = {
         name
         for node in _nodes(graph)
@@ -145,7 +147,7 @@ def _buffers(graph: OnnxGraph, stored: Mapping[str, OnnxConstant]) -> Iterator[s
 
 
 def _nodes(graph: OnnxGraph) -> Iterator[Any]:
-    """The nodes of a graph and of those inside it."""
+    """Yield the nodes of a graph and of its subgraphs."""
     for node in graph.nodes:
         yield node
         for inner in node.graphs():
@@ -153,14 +155,17 @@ def _nodes(graph: OnnxGraph) -> Iterator[Any]:
 
 
 def _is_stored(constant: OnnxConstant, is_parameter: bool) -> bool:
+    """Return whether a constant becomes a weight: large, or a float parameter."""
     kind = element(constant.code)
     is_float = kind.dtype.startswith(("f", "bf"))
     return constant.data.nbytes > _LARGE or (is_parameter and is_float)
 
 
 def _constants(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant, bool]]:
-    """Yield all tensors with their names, and whether they are parameters."""
-    read = set(_read(graph))
+    """Yield the constants of a graph and its subgraphs: name, constant, is it a
+    parameter.
+    """
+    read = set(_names_read_as_arrays(graph))
     for name, constant in graph.constants.items():
         if name in read:
             yield name, constant, math.prod(constant.shape) > 0
@@ -172,8 +177,8 @@ def _constants(graph: OnnxGraph) -> Iterator[tuple[str, OnnxConstant, bool]]:
             yield from _constants(inner)
 
 
-def _read(graph: OnnxGraph) -> Iterator[str]:
-    """Yield names of values that ops read, but for facts fixed at build time."""
+def _names_read_as_arrays(graph: OnnxGraph) -> Iterator[str]:
+    """Yield the names of values that nodes read as arrays, not at build time."""
     yield from graph.outputs
     for node in graph.nodes:
         function = TABLE.get(node.key)
@@ -182,4 +187,4 @@ def _read(graph: OnnxGraph) -> Iterator[str]:
             if not (place < len(known) and known[place][1]):
                 yield name
         for inner in node.graphs():
-            yield from _read(inner)
+            yield from _names_read_as_arrays(inner)

@@ -27,7 +27,7 @@ Feeds = Mapping[str, np.ndarray]
 def of_file(
     model: OnnxModel, path: Path, inputs: Sequence[str], outputs: Sequence[str]
 ) -> Original:
-    """Return the original of a file, which another runtime computes.
+    """Return an `Original` that runs an ONNX file in ONNX Runtime or onnx's reference.
 
     Args:
         model: what was read from it.
@@ -46,7 +46,7 @@ def of_file(
         }
 
     def run(given: Inputs) -> Any:
-        found = _values(path, graph.outputs, feeds(given))
+        found = _run(path, graph.outputs, feeds(given))
         results = [found[name] for name in graph.outputs]
         if len(results) == 1:
             return results[0]
@@ -55,32 +55,36 @@ def of_file(
     def steps(given: Inputs) -> dict[Place, Any]:
         named = {n.place: [o for o in n.outputs if o] for n in graph.nodes}
         wanted = dict.fromkeys(name for names in named.values() for name in names)
-        found = _values(path, tuple(wanted), feeds(given))
+        found = _run(path, tuple(wanted), feeds(given))
         return {place: [found[n] for n in names] for place, names in named.items()}
 
     return Original(_framework(), run, steps)
 
 
 def _engine() -> tuple[str, Callable[..., dict[str, object]]]:
-    """The package that computes, and the function that has it do so."""
+    """Return the package that runs ONNX files here, and the function that does so."""
     if find_spec("onnxruntime") is not None:
         return "onnxruntime", _by_runtime
     return "onnx", _by_reference
 
 
 def _framework() -> str:
+    """Return name and version of the package that runs ONNX files here."""
     package, _ = _engine()
     name = "onnx reference evaluator" if package == "onnx" else package
     return f"{name} {import_module(package).__version__}"
 
 
-def _values(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
-    """The values of these names, which need not be results of the model."""
+def _run(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
+    """Run an ONNX file on inputs; return the arrays of these values, inner ones
+    included.
+    """
     _, compute = _engine()
     return compute(path, names, feeds)
 
 
 def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
+    """Run an ONNX file by ONNX Runtime; return the arrays of these values by name."""
     onnxruntime = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
@@ -109,7 +113,7 @@ def _by_runtime(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, obj
 
 
 def _not_loaded(path: Path, error: Exception) -> InputError:
-    """Return the error of a comparison where ONNX Runtime does not take the file."""
+    """Return the error of a file that ONNX Runtime cannot load."""
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(
         "framework-cannot-load",
@@ -120,5 +124,6 @@ def _not_loaded(path: Path, error: Exception) -> InputError:
 
 
 def _by_reference(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, object]:
+    """Run an ONNX file by onnx's reference evaluator; return these values by name."""
     evaluator = import_module("onnx.reference").ReferenceEvaluator(str(path))
     return dict(evaluator.run(list(names), dict(feeds), intermediate=True))

@@ -14,7 +14,7 @@ from aotc.tracing.source_locations import fail
 
 
 def placeholder(graph: OnnxGraph, name: str) -> Array | None:
-    """Return zeros of the type that the file gives the value `name`; None for none.
+    """Return zeros of a value's declared type, to go on after a failed node.
 
     Raises:
         InputError: the file does not say it.
@@ -35,6 +35,7 @@ def placeholder(graph: OnnxGraph, name: str) -> Array | None:
 
 
 def _size(size: Any) -> Size:
+    """Return a declared dimension as a number or a symbol of the inputs."""
     if size.WhichOneof("value") == "dim_value":
         return int(size.dim_value)
     sizes = {

@@ -32,7 +32,7 @@ _LENGTH = 2
 
 
 def skeleton(data: Content) -> bytes:
-    """The message of a model file without large raw data.
+    """Return a serialized model with large raw data replaced by offsets in its file.
 
     Each tensor that lost its data has external data without a location: the offset and
     the length in this file.
@@ -44,6 +44,7 @@ def skeleton(data: Content) -> bytes:
 
 
 def _copy_fields(data: Content, start: int, end: int, message: str) -> Iterator[bytes]:
+    """Yield the encoded fields of a message, large raw data replaced by its offset."""
     position = start
     while position < end:
         before = position
@@ -60,16 +61,20 @@ def _copy_fields(data: Content, start: int, end: int, message: str) -> Iterator[
         if length < LARGE:
             yield bytes(data[before:position])
         elif (message, field) == _RAW_DATA:
-            yield _entry("offset", body) + _entry("length", length)
+            yield _encode_external_entry("offset", body) + _encode_external_entry(
+                "length", length
+            )
         elif (message, field) in _INSIDE:
             inside = _INSIDE[message, field]
-            yield _field(field, b"".join(_copy_fields(data, body, position, inside)))
+            yield _encode_field(
+                field, b"".join(_copy_fields(data, body, position, inside))
+            )
         else:
             yield bytes(data[before:position])
 
 
 def _field_end(data: Content, position: int, end: int, kind: int) -> int:
-    """Return the end of a field that has no length."""
+    """Return the end of a varint or fixed-width field."""
     if kind == 0:
         return _decode_varint(data, position, end)[1]
     if kind not in _FIXED or position + _FIXED[kind] > end:
@@ -78,7 +83,7 @@ def _field_end(data: Content, position: int, end: int, kind: int) -> int:
 
 
 def _decode_varint(data: Content, position: int, end: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and where it ends."""
+    """Return a varint's value and the position behind it."""
     value = shift = 0
     while position < end and shift < 70:
         byte = data[position]
@@ -91,23 +96,26 @@ def _decode_varint(data: Content, position: int, end: int) -> tuple[int, int]:
 
 
 def _corrupt(position: int) -> InputError:
+    """Return the error of a file that is damaged at a byte."""
     return InputError(
         "bad-file",
         f"expected an ONNX model; the file is damaged or cut off at byte {position}",
     )
 
 
-def _entry(key: str, value: int) -> bytes:
-    """Encode one key and value of a tensor's external data."""
-    pair = _field(1, key.encode()) + _field(2, str(value).encode())
-    return _field(_EXTERNAL_DATA, pair)
+def _encode_external_entry(key: str, value: int) -> bytes:
+    """Return an encoded (key, value) pair of a tensor's external data."""
+    pair = _encode_field(1, key.encode()) + _encode_field(2, str(value).encode())
+    return _encode_field(_EXTERNAL_DATA, pair)
 
 
-def _field(number: int, body: bytes) -> bytes:
+def _encode_field(number: int, body: bytes) -> bytes:
+    """Return an encoded length-delimited field."""
     return _encode_varint(number << 3 | _LENGTH) + _encode_varint(len(body)) + body
 
 
 def _encode_varint(value: int) -> bytes:
+    """Return a number encoded as a varint."""
     groups = []
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)

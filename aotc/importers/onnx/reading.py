@@ -32,7 +32,7 @@ OLDEST, NEWEST = 7, 28  # opset versions of ONNX's own operators
 
 
 def require_onnx() -> ModuleType:
-    """Return the package `onnx`.
+    """Import and return the package `onnx`; raise SetupError if it is not installed.
 
     Raises:
         SetupError: it is not installed.
@@ -48,7 +48,7 @@ def require_onnx() -> ModuleType:
 
 
 def read(path: Path) -> OnnxModel:
-    """The model at `path`; its tensors are views of the file.
+    """Read an .onnx file; its large tensors stay views of the mapped file.
 
     Raises:
         InputError: there is no such file, it is damaged, of a version that aotc does
@@ -70,7 +70,7 @@ def read(path: Path) -> OnnxModel:
 
 
 def model_of(proto: onnx.ModelProto, file: str, files: OnnxFiles) -> OnnxModel:
-    """The model in a ModelProto."""
+    """Return the model in a ModelProto; refuse unsupported versions."""
     if not proto.HasField("graph") or not proto.graph.output:
         raise _corrupt(file, "it has no graph with outputs")
     if not _is_text(proto):
@@ -104,6 +104,7 @@ def _is_text(message: Any) -> bool:
 
 
 def _corrupt(file: str, why: str) -> InputError:
+    """Return an error of code `bad-file`."""
     return InputError(
         "bad-file",
         f"expected an ONNX model; '{file}' is damaged or something else: {why}",

@@ -23,7 +23,9 @@ Origins = Sequence[
 
 
 def size_limits(graph: OnnxGraph) -> dict[Axis, int]:
-    """The greatest size of axes of inputs, where the model's tables limit it."""
+    """Return upper bounds of input axes that slice a stored table, such as
+    positions.
+    """
     origins = _Origins(graph)
     found: dict[Axis, int] = {}
     for node in graph.nodes:
@@ -33,13 +35,15 @@ def size_limits(graph: OnnxGraph) -> dict[Axis, int]:
                 scope(node.name),
                 attribute_to_file("bad-node", node.key),
             ):
-                for end, size in _cuts(node, origins):
+                for end, size in _limited_axes(node, origins):
                     found[end] = min(found.get(end, size), size)
     return found
 
 
-def _cuts(node: OnnxNode, origins: _Origins) -> Iterator[tuple[Axis, int]]:
-    """Yield the axes by whose sizes a Slice reads a table, with the table's size."""
+def _limited_axes(node: OnnxNode, origins: _Origins) -> Iterator[tuple[Axis, int]]:
+    """Yield the input axes that a Slice reads a stored table by, with the table's
+    length.
+    """
     table = origins.constant(node.inputs[0])
     if table is None:
         return
@@ -50,14 +54,16 @@ def _cuts(node: OnnxNode, origins: _Origins) -> Iterator[tuple[Axis, int]]:
 
 
 class _Origins:
-    """The sizes of inputs that elements of small vectors come from."""
+    """Traces elements of small vectors back to the input axes whose sizes they are."""
 
     def __init__(self, graph: OnnxGraph) -> None:
         self._graph = graph
         self._producers = {name: n for n in graph.nodes for name in n.outputs}
 
     def of(self, name: str) -> Origins:
-        """The origin of each element; nothing where that is not known."""
+        """Return, for each element of a vector, the input axis it is the size of, if
+        any.
+        """
         node = self._producers.get(name)
         constant = self.constant(name)
         if constant is not None:
@@ -67,7 +73,7 @@ class _Origins:
         return _PASSED_ON[node.key](self, node)
 
     def constant(self, name: str) -> Any:
-        """The elements of a tensor of the file, if it is one."""
+        """Return the elements of a constant of the file; None for any other value."""
         node = self._producers.get(name)
         if node is None or node.key != "Constant":
             own = self._graph.constants.get(name)
@@ -76,7 +82,7 @@ class _Origins:
         return value.array if isinstance(value, OnnxConstant) else np.asarray(value)
 
     def axes(self, node: OnnxNode, count: int) -> Sequence[int]:
-        """Return the axes that a Slice cuts; those from 0 on if it names none."""
+        """Return the axes that a Slice node cuts; all from 0 on if it names none."""
         given = node.inputs[3] if len(node.inputs) > 3 else ""
         if not given:
             return range(count)
@@ -86,12 +92,12 @@ class _Origins:
     # ---- operators that hand sizes on -----------------------------------------------
 
     def shape(self, node: OnnxNode) -> Origins:
-        """Return the sizes of a value between `start` and `end`."""
+        """Return the origins of the elements of a Shape node's result."""
         start, end = (node.attributes.get(side) for side in ("start", "end"))
         return self._sizes(node.inputs[0])[start:end]
 
     def _sizes(self, name: str) -> Origins:
-        """The origin of each size of a value, as far as simple operators tell it."""
+        """Return the origin of each size of a value, through simple operators."""
         if name in self._graph.types:
             rank = len(self._graph.types[name].tensor_type.shape.dim)
             return [(name, axis) for axis in range(rank)]
@@ -106,7 +112,7 @@ class _Origins:
         return [*indices, *[None] * (table.ndim - 1)]
 
     def gather(self, node: OnnxNode) -> Origins:
-        """Return the origins of gathered elements."""
+        """Return the origins of the elements that a Gather node picks."""
         origins, at = self.of(node.inputs[0]), self.constant(node.inputs[1])
         if at is None:
             return ()
@@ -115,11 +121,11 @@ class _Origins:
         return [origins[place] for place in places] if inside else ()
 
     def same(self, node: OnnxNode) -> Origins:
-        """The elements in another shape or type."""
+        """Return the origins of a node's first input, whose elements it keeps."""
         return self.of(node.inputs[0])
 
     def concat(self, node: OnnxNode) -> Origins:
-        """Return the origins of concatenated vectors."""
+        """Return the origins of the elements that a Concat node joins."""
         parts = [self.of(name) for name in node.inputs]
         return [each for part in parts for each in part] if all(parts) else ()
 

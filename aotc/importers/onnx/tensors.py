@@ -22,7 +22,7 @@ _EXTERNAL = 1  # TensorProto.EXTERNAL
 
 
 class OnnxFiles:
-    """The model's file and those beside it that hold its tensors' data, mapped.
+    """The memory-mapped files that hold a model's tensor data.
 
     Args:
         path: of the model's file, or None if it is in memory only.
@@ -35,7 +35,7 @@ class OnnxFiles:
         self._mapped: dict[str, Content] = {}
 
     def part(self, location: str | None, offset: int, length: int | None) -> DataArray:
-        """Return bytes of the model's file (None) or of the one at `location`.
+        """Return bytes of the model's file, or of the external file at `location`.
 
         Raises:
             InputError: the location leads out of the model's folder, there is no such
@@ -51,12 +51,15 @@ class OnnxFiles:
         return np.frombuffer(data, np.uint8, end - offset, offset)
 
     def _external_data(self, location: str) -> Content:
+        """Return the mapped external file at a location, mapped once."""
         if location not in self._mapped:
             self._mapped[location] = map_file(self._external_path(location))
         return self._mapped[location]
 
     def _external_path(self, location: str) -> Path:
-        """The file at `location`, which must not lead out of the model's folder."""
+        """Return the path of an external data file; refuse one outside the model's
+        folder.
+        """
         if self._folder is None:
             fail("missing-data", f"the data in '{location}' needs the model's file")
         if "\0" in location:
@@ -78,7 +81,7 @@ class OnnxFiles:
 
 
 def map_file(path: Path) -> Content:
-    """The content of a file, read as it is used."""
+    """Map a file into memory, and return its content."""
     with path.open("rb") as file:
         empty = not path.stat().st_size  # which cannot be mapped
         return b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -87,7 +90,7 @@ def map_file(path: Path) -> Content:
 def data_of(
     tensor: onnx.TensorProto, files: OnnxFiles
 ) -> tuple[DataArray, tuple[int, ...] | None]:
-    """The elements of a TensorProto; narrow floats by their bits, in u8.
+    """Return a TensorProto's elements as a (mapped) array, and their shape if packed.
 
     Those of less than a byte stay packed: their bytes, and the shape of the tensor.
 
@@ -112,7 +115,7 @@ def data_of(
 
 
 def _raw_data(tensor: onnx.TensorProto, files: OnnxFiles) -> DataArray | None:
-    """The bytes of a tensor, if it does not hold numbers instead."""
+    """Return the raw bytes of a tensor; None if it stores typed values."""
     if tensor.data_location == _EXTERNAL or tensor.external_data:
         facts = {entry.key: entry.value for entry in tensor.external_data}
         own = tensor.data_location != _EXTERNAL
@@ -129,13 +132,14 @@ def _raw_data(tensor: onnx.TensorProto, files: OnnxFiles) -> DataArray | None:
 
 
 def _number(text: str) -> int:
+    """Return a decimal text as an integer; refuse any other text."""
     if not text.isdecimal():
         fail("bad-tensor", f"expected a number of bytes; got {text!r}")
     return int(text)
 
 
 def _typed_data(tensor: onnx.TensorProto, kind: Element) -> DataArray:
-    """The numbers that a tensor holds in a field of their own."""
+    """Return the elements of a tensor that stores typed values."""
     from onnx import numpy_helper
 
     found: DataArray = numpy_helper.to_array(tensor)

@@ -50,35 +50,39 @@ _REASONS = {
 
 
 def unsupported_ops(model: OnnxModel) -> list[OpFinding]:
-    """The operators of a model that cannot be imported."""
-    return grouped_findings(_in_graph(model, model.graph, dict(model.opsets), ()))
+    """Return the operators of a model that cannot be imported, with reasons."""
+    return grouped_findings(
+        _obstacles_in_graph(model, model.graph, dict(model.opsets), ())
+    )
 
 
 def reasons_against(model: OnnxModel) -> dict[int, str]:
-    """Return the reasons against nodes of the model's own graph, by their number."""
+    """Return why nodes of the main graph cannot be imported, by node number."""
     opsets = dict(model.opsets)
     found = {}
     for number, node in enumerate(model.graph.nodes):
-        inner = [_in_graph(model, each, opsets, ()) for each in node.graphs()]
-        uses = chain(_of_node(model, node, opsets, ()), *inner)
+        inner = [_obstacles_in_graph(model, each, opsets, ()) for each in node.graphs()]
+        uses = chain(_obstacles_of_node(model, node, opsets, ()), *inner)
         first = next(uses, None)
         if first is not None:
             found[number] = f"{first[0]}: {first[1]}"
     return found
 
 
-def _in_graph(
+def _obstacles_in_graph(
     model: OnnxModel, graph: OnnxGraph, opsets: dict[str, int], within: tuple[str, ...]
 ) -> Iterator[Use]:
+    """Yield what in a graph and its subgraphs cannot be imported."""
     for node in graph.nodes:
-        yield from _of_node(model, node, opsets, within)
+        yield from _obstacles_of_node(model, node, opsets, within)
         for inner in node.graphs():
-            yield from _in_graph(model, inner, opsets, within)
+            yield from _obstacles_in_graph(model, inner, opsets, within)
 
 
-def _of_node(
+def _obstacles_of_node(
     model: OnnxModel, node: OnnxNode, opsets: dict[str, int], within: tuple[str, ...]
 ) -> Iterator[Use]:
+    """Yield why a node, or the function it calls, cannot be imported."""
     function = TABLE.get(node.key)
     if node.key in model.functions:
         if node.key in within:
@@ -86,7 +90,7 @@ def _of_node(
             return
         local = model.functions[node.key]
         inner = (*within, node.key)
-        yield from _in_graph(model, local.body, dict(local.opsets), inner)
+        yield from _obstacles_in_graph(model, local.body, dict(local.opsets), inner)
     elif node.key in _REASONS:
         yield node.key, _REASONS[node.key], node.where, _help(node)
     elif function is not None:
@@ -98,7 +102,7 @@ def _of_node(
 
 
 def _is_defined(node: OnnxNode, opsets: dict[str, int]) -> bool:
-    """Return whether ONNX defines the operator by a body of others."""
+    """Return whether ONNX defines the operator by a function of other operators."""
     schema = schema_of(node.key, opsets.get(node.domain, 1))
     return schema is not None and (
         schema.has_function or schema.has_context_dependent_function
@@ -123,6 +127,7 @@ _BY_DOMAIN = (
 
 
 def _help(node: OnnxNode) -> str:
+    """Return advice on an operator that cannot be imported."""
     if node.key in _REASONS:
         return "leave this part of the model to the program that calls it"
     return next((text for key, text in _BY_DOMAIN if node.domain.startswith(key)), "")

@@ -30,7 +30,7 @@ Known = np.ndarray
 
 
 class OnnxArray(Array):
-    """An array of which more is known than its type.
+    """An array with its ONNX element type, or with elements known at build time.
 
     Args:
         array: the array.
@@ -54,14 +54,16 @@ class OnnxArray(Array):
 
 @dataclass(frozen=True)
 class SizeTensor:
-    """A small tensor of sizes, at least one of them symbolic, or a float of one."""
+    """A small tensor whose elements are sizes, some of them symbolic, or floats of
+    sizes.
+    """
 
     data: Known
     dtype: str
 
     @property
     def shape(self) -> Shape:
-        """The shape of the sizes."""
+        """Shape of the tensor."""
         return tuple(self.data.shape)
 
     @property
@@ -70,7 +72,7 @@ class SizeTensor:
         return any(isinstance(x, SymbolicFloat) for x in self.data.reshape(-1))
 
     def array(self) -> Array:
-        """The sizes as they are when the model runs."""
+        """Emit the sizes as an array of the running model."""
         flat = [_as_scalar(size, self.dtype) for size in self.data.reshape(-1)]
         return anp.reshape(anp.stack(flat), self.shape)
 
@@ -79,6 +81,7 @@ Value = Array | SizeTensor | Padded
 
 
 def _as_scalar(size: Size, dtype: str) -> Array:
+    """Return a size as a scalar array of a dtype."""
     if isinstance(size, SymbolicFloat):
         return size.array(dtype)
     if isinstance(size, SymbolicDim):
@@ -87,7 +90,7 @@ def _as_scalar(size: Size, dtype: str) -> Array:
 
 
 def size_tensor(data: object, dtype: str = "i64") -> Value:
-    """A tensor of sizes: an array if all of them are numbers."""
+    """Return a tensor of sizes; a constant array if all of them are numbers."""
     sizes = np.asarray(data, dtype=object)
     if any(isinstance(size, SymbolicDim | SymbolicFloat) for size in sizes.reshape(-1)):
         return SizeTensor(sizes, dtype)
@@ -95,14 +98,14 @@ def size_tensor(data: object, dtype: str = "i64") -> Value:
 
 
 def is_padded(value: Value | None) -> bool:
-    """Return whether values decide sizes of a value, or in it."""
+    """Return whether a value has, or holds, data-dependent sizes."""
     if isinstance(value, SizeTensor):
         return has_data_dependent(value.data.reshape(-1).tolist())
     return isinstance(value, Padded)
 
 
 def as_array(value: object) -> Array:
-    """A value as the array that functions of aotc take.
+    """Return a value as an array; refuse one of data-dependent size.
 
     Raises:
         InputError: its size depends on values.
@@ -116,7 +119,7 @@ def as_array(value: object) -> Array:
 
 
 def known_of(value: Any) -> Known | None:
-    """The elements of a value; None where only the running model knows them."""
+    """Return the elements of a value that are known at build time; None otherwise."""
     if isinstance(value, SizeTensor):
         return None if value.has_floats else value.data
     if isinstance(value, Padded):
@@ -128,18 +131,18 @@ def known_of(value: Any) -> Known | None:
 
 
 def element_of(value: Value) -> int:
-    """Return ONNX's number of the element type."""
+    """Return the ONNX element type number of a value."""
     narrow = value.element if isinstance(value, OnnxArray) else None
     return code_of(value.dtype) if narrow is None else narrow
 
 
 def with_element_type(array: Array, kind: Element, code: int) -> Array:
-    """`array`, which remembers that it holds a narrow type."""
+    """Return an array marked with its narrow ONNX element type, if that is narrow."""
     return OnnxArray(array, element=code) if kind.narrow else array
 
 
 def integers(known: Known) -> tuple[Size, ...]:
-    """Return known elements in a row, as sizes."""
+    """Return known elements, flattened, as sizes."""
     return tuple(
         size if isinstance(size, SymbolicDim) else int(size)
         for size in known.reshape(-1)
@@ -147,15 +150,15 @@ def integers(known: Known) -> tuple[Size, ...]:
 
 
 def row_of_numbers(known: Known) -> tuple[int, ...]:
-    """Return known elements in a row, which must be numbers."""
+    """Return known elements, flattened, as integers; symbols are refused."""
     return tuple(size.__index__() for size in integers(known))
 
 
 def only_number(known: Known) -> Any:
-    """The only element, as a number of Python's."""
+    """Return the single element as a Python number."""
     return known.reshape(-1)[0].item()
 
 
 def count_of(shape: Sequence[Size]) -> int:
-    """The number of elements of a shape without symbols."""
+    """Return the number of elements of a static shape."""
     return math.prod(size.__index__() for size in shape)

@@ -35,7 +35,7 @@ def from_stablehlo(
     specs: Mapping[str, Spec] | None = None,
     module_class: ModuleReader | None = None,
 ) -> Imported:
-    """A StableHLO module as a network.
+    """Return a StableHLO module (text, bytes or file) as a network.
 
     Its inputs are the arguments of `main`, by the names that debug information has for
     them. Sizes that the module leaves open become symbols, with what its shape
@@ -61,7 +61,7 @@ def from_stablehlo(
 
 
 def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
-    """Return the contents of a file, or a text, and its name in messages."""
+    """Return the content of a module's file or text, and its name for messages."""
     if isinstance(source, bytes):
         return source, "module"
     if isinstance(source, str) and ("\n" in source or "func.func" in source):
@@ -73,14 +73,16 @@ def _contents(source: str | bytes | Path) -> tuple[bytes | str, str]:
 
 
 def from_jax(function: Callable[..., object], specs: PyTree) -> Imported:
-    """A function of JAX as a network; see `aotc.importers.stablehlo.jax.from_jax`."""
+    """Return a JAX function as a network; see
+    `aotc.importers.stablehlo.jax.from_jax`.
+    """
     from aotc.importers.stablehlo import jax
 
     return jax.from_jax(function, specs)
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """The program of a StableHLO file; its one entry is `main`.
+    """Return a program of a StableHLO file, with entry `main` alone.
 
     Raises:
         InputError: it cannot be read, or another entry is asked for.

@@ -30,14 +30,14 @@ _LARGEST_MULTIPLE = 128  # that is looked for
 
 @dataclass
 class _Facts:
-    """The facts known so far about the open sizes of the arguments."""
+    """The facts known so far about the dynamic sizes of a module's arguments."""
 
     dims: list[Dim]  # by the number of their symbols
     terms: dict[int, DimTerm]  # number of a size that follows from others → from what
     names: dict[str, str] = field(default_factory=dict)  # new names of Dims
 
     def size(self, number: int) -> Size:
-        """Open size number `number`, in symbols."""
+        """Return dynamic size number `number` in terms of symbols."""
         term = self.terms.get(number, self.dims[number])
         return term.value(
             {
@@ -47,17 +47,19 @@ class _Facts:
         )
 
     def numbered_dims(self) -> list[tuple[int, Dim]]:
-        """The Dims with the numbers of their symbols."""
+        """Return the Dims with the numbers of their symbols."""
         return list(enumerate(self.dims))
 
     @property
     def contracts(self) -> list[Contract]:
-        """The contracts of all symbols."""
+        """Contracts (bounds, divisors) of all symbols."""
         return [dim.contract() for dim in self.dims]
 
 
 def open_sizes(module: ir.Module, main: str) -> dict[tuple[int, int], DimTerm]:
-    """Return the facts on each open size of the module: (argument, axis) → size."""
+    """Return each dynamic size of main's arguments as a Dim term, by (argument,
+    axis).
+    """
     function = functions_of(module)[main]
     block = function.regions[0].blocks[0]
     places = [
@@ -81,16 +83,18 @@ def open_sizes(module: ir.Module, main: str) -> dict[tuple[int, int], DimTerm]:
 
 
 def _rank(mlir_type: ir.Type) -> int:
+    """Return the rank of a tensor type; 0 for other types."""
     return int(mlir_type.rank) if isinstance(mlir_type, ir.RankedTensorType) else 0
 
 
 def _is_check(operation: ir.Operation) -> bool:
+    """Return whether an op is a `shape_assertion` custom call."""
     custom = operation.name == "stablehlo.custom_call"
     return custom and Op(operation).text("call_target_name") == "shape_assertion"
 
 
 def _substitute(term: DimTerm, dims: dict[str, Dim]) -> DimTerm:
-    """The term with other Dims in the place of its own."""
+    """Return a term with its Dims replaced by others of the same names."""
     if isinstance(term, Dim):
         return dims[term.name]
     found: DimTerm = term.value(dims)  # type: ignore[assignment, arg-type]
@@ -101,7 +105,9 @@ _UNKNOWN = Token()  # a value that is not about sizes
 
 
 class _SizeInterpreter:
-    """Runs a function as far as it is about sizes, and learns from its checks."""
+    """Evaluates size arithmetic of a function, and records facts from its
+    assertions.
+    """
 
     def __init__(
         self, module: ir.Module, places: Sequence[tuple[int, int]], facts: _Facts
@@ -111,7 +117,9 @@ class _SizeInterpreter:
         self.facts = facts
 
     def learns(self, block: ir.Block) -> bool:
-        """Run the main function up to the first check that teaches something."""
+        """Evaluate main's size ops up to an assertion with a new fact; return if one
+        was found.
+        """
         with known_contracts(self.facts.contracts):
             values: dict[ir.Value, Value] = {}
             for each in block.operations:
@@ -124,7 +132,7 @@ class _SizeInterpreter:
     def _step(
         self, operation: ir.Operation, values: dict[ir.Value, Value], block: ir.Block
     ) -> None:
-        """Evaluate an op, if it is about sizes."""
+        """Evaluate an op on known sizes, and record its results in `values`."""
         op = Op(operation)
         operands = [values.get(operand, _UNKNOWN) for operand in operation.operands]
         found: Sequence[Value | None] = []
@@ -141,6 +149,9 @@ class _SizeInterpreter:
                 values[result] = value
 
     def _read_size(self, op: Op, block: ir.Block) -> KnownTensor | None:
+        """Return the size that a get_dimension_size op reads from an argument, if
+        known.
+        """
         arguments = list(block.arguments)
         operand, axis = op.op.operands[0], op.integer("dimension")
         if operand not in arguments:
@@ -151,7 +162,9 @@ class _SizeInterpreter:
         return as_known(self.facts.size(self.places.index(place)), op.kind.dtype)
 
     def _call(self, name: str, operands: Sequence[Value]) -> list[Value]:
-        """Evaluate a call of a function, if it computes with sizes only."""
+        """Return the results of a function call on sizes; nothing if an operand is
+        unknown.
+        """
         self._learn_names(name, operands)
         if _UNKNOWN in operands:
             return []
@@ -163,7 +176,7 @@ class _SizeInterpreter:
         return [values.get(operand, _UNKNOWN) for operand in last.operands]
 
     def _learn_names(self, name: str, operands: Sequence[Value]) -> None:
-        """Name the Dims after those of JAX's arguments that equal them."""
+        """Name Dims after the JAX variables that a callee takes their values by."""
         for title, value in zip(
             global_constants(self.functions[name]), operands, strict=True
         ):
@@ -176,7 +189,7 @@ class _SizeInterpreter:
     # ---- learning from a check ------------------------------------------------------
 
     def _learn_check(self, check: ir.Operation, values: dict[ir.Value, Value]) -> bool:
-        """Learn from a check; return whether it told something new about a size."""
+        """Record what an assertion says about sizes; return whether that is new."""
         condition = check.operands[0]
         if condition in values or isinstance(condition.owner, ir.Block):
             return False
@@ -190,35 +203,35 @@ class _SizeInterpreter:
         assert one is not None
         assert other is not None
         rules = {
-            "EQ": lambda: self._equal(one - other),
-            "GE": lambda: self._at_least_zero(one - other),
-            "LE": lambda: self._at_least_zero(other - one),
+            "EQ": lambda: self._learn_zero(one - other),
+            "GE": lambda: self._learn_bound(one - other),
+            "LE": lambda: self._learn_bound(other - one),
         }
         direction = test.word("comparison_direction")
         return direction in rules and rules[direction]()
 
-    def _equal(self, difference: Size) -> bool:
-        """Learn that a size follows from others, or is a multiple; say whether."""
+    def _learn_zero(self, difference: Size) -> bool:
+        """Record that a difference of sizes is zero; return whether that is new."""
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)
         symbols = {
             place: factor
             for atom, factor in atoms.items()
-            if (place := _position(atom)) is not None
+            if (place := _symbol_number(atom)) is not None
         }
         if len(symbols) < len(atoms):
-            return self._multiple(difference)
+            return self._learn_multiple(difference)
         for position, factor in sorted(symbols.items(), reverse=True):
-            if self._follows(position, factor, symbols, rest):
+            if self._learn_value(position, factor, symbols, rest):
                 return True
         return False
 
-    def _follows(
+    def _learn_value(
         self, position: int, factor: int, symbols: dict[int, int], rest: int
     ) -> bool:
-        """Replace a size by the value for which `factor * size + others + rest` is
-        0.
+        """Record that `factor * size + others + rest` is 0 as a size's value; return
+        success.
         """
         dim = self.facts.dims[position]
         others = {n: f for n, f in symbols.items() if n != position}
@@ -236,13 +249,13 @@ class _SizeInterpreter:
             return False
         for number_, other in list(self.facts.terms.items()):
             self.facts.terms[number_] = _substitute(
-                other, {**_same(self), dim.name: term}
+                other, {**_dims_by_name(self), dim.name: term}
             )
         self.facts.terms[position] = term
         return True
 
-    def _multiple(self, difference: SymbolicDim) -> bool:
-        """Learn that a size is a multiple if only multiples make the difference 0."""
+    def _learn_multiple(self, difference: SymbolicDim) -> bool:
+        """Record that a size is a multiple, if only multiples make the difference 0."""
         (position, *others) = affine.symbols_in(difference.expr)
         dim = self.facts.dims[position]
         if others or dim.multiple_of != 1:
@@ -257,12 +270,14 @@ class _SizeInterpreter:
         self.facts.dims[position] = replace(dim, multiple_of=step)
         return True
 
-    def _at_least_zero(self, difference: Size) -> bool:
-        """Learn a bound of one size from a difference of at least zero."""
+    def _learn_bound(self, difference: Size) -> bool:
+        """Record a bound of a size from a difference that is at least 0; return whether
+        new.
+        """
         if isinstance(difference, int):
             return False
         atoms, rest = affine.as_sum(difference.expr)
-        symbols = [(_position(atom), factor) for atom, factor in atoms.items()]
+        symbols = [(_symbol_number(atom), factor) for atom, factor in atoms.items()]
         if len(symbols) != 1 or symbols[0][0] is None:
             return False
         position, factor = symbols[0]
@@ -278,17 +293,18 @@ class _SizeInterpreter:
         return new != dim
 
 
-def _same(reader: _SizeInterpreter) -> dict[str, Any]:
+def _dims_by_name(reader: _SizeInterpreter) -> dict[str, Any]:
+    """Return the Dims of an interpreter by name."""
     return {dim.name: dim for dim in reader.facts.dims}
 
 
-def _position(atom: object) -> int | None:
-    """The number of the symbol that an expression is."""
+def _symbol_number(atom: object) -> int | None:
+    """Return the number of an affine symbol; None for any other expression."""
     return int(atom.position) if isinstance(atom, ir.AffineSymbolExpr) else None
 
 
 def global_constants(function: Any) -> list[str]:
-    """Return the JAX variable of each argument of a function, or an empty text."""
+    """Return JAX's dimension variable for each argument of a function, or ""."""
     if "arg_attrs" not in function.attributes:
         return [""] * len(function.regions[0].blocks[0].arguments)
     rows = map(ir.DictAttr, ir.ArrayAttr(function.attributes["arg_attrs"]))

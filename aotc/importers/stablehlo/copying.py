@@ -20,7 +20,7 @@ Copies = dict[ir.Value, ir.Value]  # value → its copy
 
 
 def inline_calls_of_main(module: ir.Module, main: str) -> None:
-    """Inline the functions that `main` calls.
+    """Inline the functions that `main` calls, in place.
 
     Calls within regions of its ops remain.
 
@@ -36,6 +36,7 @@ def inline_calls_of_main(module: ir.Module, main: str) -> None:
 def _inline(
     call: ir.Operation, functions: Mapping[str, ir.Operation], callers: tuple[str, ...]
 ) -> None:
+    """Inline a call (and calls in the callee) in place; refuse recursion."""
     name = Op(call).text("callee") if call.name in _CALLS else ""
     if name not in functions:
         return
@@ -58,7 +59,9 @@ def _inline(
 
 
 def _copy(operation: ir.Operation, copies: Copies) -> ir.Operation:
-    """A copy of an op that reads copies, at the insertion point."""
+    """Clone an op at the insertion point, reading copies; add its results to
+    `copies`.
+    """
     made: ir.Operation = operation.clone().operation
     for each in (made, *nested_operations(made)):
         for number, operand in enumerate(each.operands):
@@ -69,7 +72,7 @@ def _copy(operation: ir.Operation, copies: Copies) -> ir.Operation:
 
 
 def read_values(operation: ir.Operation) -> Iterator[ir.Value]:
-    """The values that an op and those in its regions read, some of them made there."""
+    """Yield the operands of an op and of all ops in its regions."""
     for each in (operation, *nested_operations(operation)):
         yield from each.operands
 
@@ -81,7 +84,7 @@ def excerpt(
     outputs: Sequence[ir.Value],
     brings: Callable[[ir.Value], bool],
 ) -> tuple[ir.Module, Copies]:
-    """A module whose `main` has copies of some ops of a function.
+    """Return a new module whose `main` has copies of some ops of a function.
 
     Args:
         module: that they are from.
@@ -111,7 +114,7 @@ def excerpt(
                 if not isinstance(given, ir.Type):
                     copies[value] = _constant(given)
             for each in operations:
-                _bring(each, copies, brings)
+                _copy_producers(each, copies, brings)
                 _copy(each, copies)
             func.ReturnOp([copies[value] for value in outputs])
         _copy_symbols(module, made, block)
@@ -119,6 +122,7 @@ def excerpt(
 
 
 def _attributes(module: ir.Module) -> Iterator[tuple[str, ir.Attribute]]:
+    """Yield a module's attributes by name, without its symbol name."""
     attributes = module.operation.attributes
     for each in attributes:
         name = each if isinstance(each, str) else each.name
@@ -127,7 +131,7 @@ def _attributes(module: ir.Module) -> Iterator[tuple[str, ir.Attribute]]:
 
 
 def _as_type(value: ir.Value, wanted: ir.Type) -> ir.Value:
-    """A value as one whose type tells less of its sizes."""
+    """Return a value converted to a type with more dynamic sizes, by a new op."""
     if value.type == wanted:
         return value
     made = ir.Operation.create("stablehlo.convert", results=[wanted], operands=[value])
@@ -136,6 +140,7 @@ def _as_type(value: ir.Value, wanted: ir.Type) -> ir.Value:
 
 
 def _constant(attribute: ir.Attribute) -> ir.Value:
+    """Create a constant op at the insertion point; return its value."""
     made = ir.Operation.create(
         "stablehlo.constant",
         results=[attribute.type],
@@ -145,29 +150,32 @@ def _constant(attribute: ir.Attribute) -> ir.Value:
     return found
 
 
-def _bring(
+def _copy_producers(
     operation: ir.Operation, copies: Copies, brings: Callable[[ir.Value], bool]
 ) -> None:
+    """Copy the ops that compute an op's operands, where they are to be copied."""
     for value in read_values(operation):
-        _bring_value(value, copies, brings)
+        _copy_producer(value, copies, brings)
 
 
-def _bring_value(
+def _copy_producer(
     value: ir.Value, copies: Copies, brings: Callable[[ir.Value], bool]
 ) -> None:
-    """Copy the op of a value that is not handed over; a token has no contents."""
+    """Copy the op that computes a value, with what it reads; create tokens anew."""
     if value in copies or not brings(value):
         return
     if str(value.type) == TOKEN:
         made = ir.Operation.create("stablehlo.create_token", results=[value.type])
         copies[value] = made.results[0]
         return
-    _bring(value.owner.operation, copies, brings)
+    _copy_producers(value.owner.operation, copies, brings)
     _copy(value.owner.operation, copies)
 
 
 def _copy_symbols(module: ir.Module, made: ir.Module, block: ir.Block) -> None:
-    """Copy symbols such as meshes, and the functions that ops name."""
+    """Copy a module's other symbols (meshes), and the functions that a block's ops
+    call.
+    """
     functions = functions_of(module)
     with ir.InsertionPoint.at_block_begin(made.body):
         for each in module.body.operations:
@@ -186,6 +194,7 @@ def _copy_symbols(module: ir.Module, made: ir.Module, block: ir.Block) -> None:
 
 
 def _named_functions(operation: ir.Operation) -> Iterator[str]:
+    """Yield the names of functions that an op calls or refers to."""
     op = Op(operation)
     yield from filter(None, (op.text("callee"), op.text("decomposition")))
     for each in op.attribute("called_computations") or ():

@@ -34,9 +34,7 @@ CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
 
 
 def is_export(data: bytes) -> bool:
-    """Return whether bytes can only be serialized by `jax.export`: no MLIR of any
-    form.
-    """
+    """Return whether bytes must be a serialized `jax.export`, as they are no MLIR."""
     if data.startswith(BYTECODE):
         return False
     return b"\0" in data[:64]
@@ -45,7 +43,7 @@ def is_export(data: bytes) -> bool:
 def from_export(
     data: bytes, name: str, module_class: ModuleReader = StableHloModule
 ) -> Imported:
-    """Make a network of the serialized result of `jax.export`.
+    """Return the network of bytes that `jax.export` serialized.
 
     Args:
         data: its contents.
@@ -75,7 +73,9 @@ def from_exported(
     name: str = "exported",
     module_class: ModuleReader = StableHloModule,
 ) -> Imported:
-    """A network of a `jax.export.Exported`: of `arg0`, … and its keywords."""
+    """Return the network of a `jax.export.Exported`, with inputs `arg0`, … and its
+    keywords.
+    """
     _require_known(exported, name)
     jax = require_jax()
     module = _module_of(exported, name, module_class)
@@ -106,7 +106,8 @@ def from_exported(
 def _module_of(
     exported: Exported, name: str, module_class: ModuleReader
 ) -> StableHloModule:
-    """The module of an export, in the form in which it can be read.
+    """Read the module of an export; via text in a child process if only JAX can parse
+    it.
 
     Calls of LAPACK have rules for shardings, whose bytecode only JAX reads: a process
     of its own turns the artifact into text, as a damaged one may end it.
@@ -125,7 +126,7 @@ def _module_of(
 def _exported_specs(
     exported: Exported, module: StableHloModule
 ) -> list[Spec | Complex]:
-    """A Spec for each leaf of the arguments; the module knows more than their types."""
+    """Return a Spec for each leaf of an export's arguments."""
     specs: list[Any] = [
         spec_of([n if isinstance(n, int) else str(n) for n in aval.shape], aval.dtype)
         if n not in exported.module_kept_var_idx
@@ -139,6 +140,7 @@ def _exported_specs(
 
 
 def _require_known(exported: Exported, name: str) -> None:
+    """Refuse an export of another calling convention or platform, or with effects."""
     version = exported.calling_convention_version
     if not CONVENTIONS[0] <= version <= CONVENTIONS[1]:
         raise InputError(

@@ -23,7 +23,7 @@ RETURNS = ("func.return", "stablehlo.return")
 
 
 class StableHloInterpreter:
-    """Runs functions of a module on values, traced or concrete.
+    """Interprets functions of a StableHLO module, on traced or concrete values.
 
     Args:
         module: of StableHLO, CHLO and func; verified.
@@ -37,7 +37,7 @@ class StableHloInterpreter:
         self.weights = weights or {}
 
     def call(self, name: str, operands: Sequence[Value]) -> list[Value]:
-        """The results of the function `name`."""
+        """Run the function `name` on operands, and return its results."""
         return self._run(
             self.functions[name].regions[0].blocks[0], operands, ChainMap()
         )
@@ -45,6 +45,7 @@ class StableHloInterpreter:
     def _run(
         self, block: ir.Block, operands: Sequence[Value], outer: Environment
     ) -> list[Value]:
+        """Run a block on operands, and return what its terminator returns."""
         values = outer.new_child(dict(zip(block.arguments, operands, strict=True)))
         for each in block.operations:
             operation = each.operation
@@ -58,6 +59,7 @@ class StableHloInterpreter:
     def _results(
         self, op: ir.Operation, operands: list[Value], values: Environment
     ) -> list[Value]:
+        """Return an op's results; under `aotc explain`, placeholders if it fails."""
         if op.name == "stablehlo.constant" and op.results[0] in self.weights:
             return [self.weights[op.results[0]]]
         if op.name in ("func.call", "call"):
@@ -66,7 +68,7 @@ class StableHloInterpreter:
         node = Op(op, regions, self.call, values)
 
         def run() -> list[Value]:
-            results = _call(node, operands)
+            results = _evaluate_op(node, operands)
             pairs = zip(node.kinds, results, strict=True)
             for number, (kind, result) in enumerate(pairs):
                 if kind is not None:
@@ -83,6 +85,8 @@ class StableHloInterpreter:
             return import_node(key, op.name, run, zeros)
 
     def _region(self, region: ir.Region, values: Environment) -> Region:
+        """Return a region as a function of its block arguments."""
+
         def run(*operands: Value) -> list[Value]:
             with undeclared_shapes():  # a region may be run for all elements at once
                 return self._run(region.blocks[0], operands, values)
@@ -90,8 +94,10 @@ class StableHloInterpreter:
         return run
 
 
-def _call(node: Op, operands: list[Value]) -> list[Value]:
-    """The results of an op: sizes where they are known, else those of its function."""
+def _evaluate_op(node: Op, operands: list[Value]) -> list[Value]:
+    """Return an op's results, by size arithmetic if possible, else by its function in
+    `OPS`.
+    """
     found: Any = computed_sizes(node, operands) if len(node.op.results) == 1 else None
     if found is None and node.name not in OPS:
         fail("unsupported-ops", f"aotc does not import {node.name}")
@@ -102,7 +108,7 @@ def _call(node: Op, operands: list[Value]) -> list[Value]:
 
 
 def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
-    """The functions of a module by name, without those that are only declared."""
+    """Return the functions of a module that have a body, by name."""
     functions = {}
     for each in module.body.operations:
         if each.operation.name == "func.func" and list(each.operation.regions[0]):
@@ -112,7 +118,7 @@ def functions_of(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def nested_operations(operation: ir.Operation) -> Iterator[ir.Operation]:
-    """Yield all operations nested inside of one."""
+    """Yield the ops nested in an op, in pre-order."""
     for region in operation.regions:
         for block in region.blocks:
             for each in block.operations:
@@ -122,7 +128,7 @@ def nested_operations(operation: ir.Operation) -> Iterator[ir.Operation]:
 
 @contextmanager
 def at_op(op: Op) -> Iterator[None]:
-    """Locate everything in this block at the op; errors name the op."""
+    """Locate errors and emitted ops within this block at a StableHLO op."""
     place, path = op.place
     try:
         with at_location(place or user_place(), path or op.name):

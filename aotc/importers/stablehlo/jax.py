@@ -46,7 +46,7 @@ def from_jax(
     specs: PyTree,
     module_class: ModuleReader = StableHloModule,
 ) -> Imported:
-    """A function of JAX as a network.
+    """Return a JAX function, lowered to StableHLO, as a network.
 
     It is traced by JAX with the shapes of `specs`, lowered to StableHLO for CPUs, and
     taken over op by op: its derivatives, batching and precision are aotc's.
@@ -90,14 +90,14 @@ def from_jax(
 
 
 def _callbacks(lowered: Lowered) -> Sequence[Any]:
-    """The functions of Python that a lowered one calls, of which JAX tells nothing."""
+    """Return the Python callbacks that a lowered JAX function refers to."""
     compilation = getattr(lowered, "_lowering", None)
     arguments: dict[str, Any] = getattr(compilation, "compile_args", {})
     return tuple(arguments.get("host_callbacks", ()))
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Raise JAX's error as one of aotc, at the innermost line that is not its own."""
+    """Raise JAX's error as an InputError at the user's line."""
     lines = [
         f"{relative_path(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
@@ -113,13 +113,16 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 def title_of(function: object) -> str:
+    """Return the name of a function, or of its type."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def named_arguments(
     function: Callable[..., object], specs: PyTree
 ) -> dict[str, PyTree]:
-    """The arguments by their names."""
+    """Return argument descriptions by parameter name, for a mapping, sequence
+    or one.
+    """
     if isinstance(specs, Mapping):
         return dict(specs)
     if not isinstance(specs, (tuple, list)) or hasattr(specs, "_fields"):
@@ -129,7 +132,7 @@ def named_arguments(
 
 
 def _parameter_names(function: Callable[..., object], count: int) -> list[str]:
-    """The names of the first parameters, `arg0`, … for those that have none."""
+    """Return the names of the first parameters; `arg0`, … for those without one."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -149,7 +152,7 @@ def _donation_flags(
     args: Sequence[PyTree],
     kwargs: Mapping[str, PyTree],
 ) -> list[bool]:
-    """Return which arguments `jax.jit` donates, leaf by leaf."""
+    """Return, for each leaf of the arguments, whether `jax.jit` donates it."""
     if not hasattr(function, "trace"):
         return []
     infos = require_jax().tree.leaves(function.trace(*args, **kwargs).args_info)
@@ -157,9 +160,7 @@ def _donation_flags(
 
 
 class _CallingConvention:
-    """The calling convention of a module with arguments and results in pytrees of
-    JAX.
-    """
+    """Maps arguments and results of a module to pytrees of JAX."""
 
     def __init__(
         self,
@@ -178,8 +179,8 @@ class _CallingConvention:
         self.sizes = sizes
 
     def network(self, module: StableHloModule, donated: Sequence[bool]) -> Imported:
-        """Return the network."""
-        stored = {k: self._only(k) for k in (Weights, State)}
+        """Return the network that calls the module with pytrees."""
+        stored = {k: self._only_argument_of(k) for k in (Weights, State)}
         order = [name for name in stored.values() if name is not None]
         inputs = {
             name: as_specs(value)
@@ -199,12 +200,14 @@ class _CallingConvention:
             inputs,
             weights=self._argument(stored[Weights]),
             state=self._argument(stored[State]),
-            donated=self._names(donated),
+            donated=self._donated_names(donated),
             original=of_function(self.function, self.arguments, self.by_place),
         )
 
-    def _only(self, kind: type) -> str | None:
-        """The name of the argument that is given as Weights, or as State."""
+    def _only_argument_of(self, kind: type) -> str | None:
+        """Return the name of the only argument of a kind (Weights or State), if there
+        is one.
+        """
         found = [n for n, value in self.arguments.items() if isinstance(value, kind)]
         if len(found) > 1:
             fail(
@@ -215,10 +218,13 @@ class _CallingConvention:
         return found[0] if found else None
 
     def _argument(self, name: str | None) -> Any:
+        """Return the argument with a name; None for None."""
         return None if name is None else self.arguments[name]
 
-    def _names(self, donated: Sequence[bool]) -> list[str]:
-        """The arguments that have donated leaves."""
+    def _donated_names(self, donated: Sequence[bool]) -> list[str]:
+        """Return the names of arguments that `jax.jit` donates leaves of, given leaf
+        flags.
+        """
         found, start = [], 0
         for name, value in self.arguments.items():
             count = len(leaves_of(value))
@@ -233,6 +239,7 @@ class _CallingConvention:
         named: Mapping[str, PyTree],
         constants: Mapping[str, np.ndarray],
     ) -> PyTree:
+        """Run the module on pytrees by name; return its results as a pytree."""
         order = [name for name in self.arguments if name in named]
         order = order if self.by_place else sorted(order)
         leaves: list[Any] = [value_of(x) for n in order for x in leaves_of(named[n])]
@@ -250,7 +257,7 @@ class _CallingConvention:
 
 
 def _variable(name: str, argument: ir.Value, sizes: Mapping[str, Size]) -> KnownTensor:
-    """Return a size that JAX passes to the function as a number."""
+    """Return the value of a size that JAX passes to the function as an argument."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":
         return as_known(0, wide)

@@ -38,7 +38,9 @@ from aotc.importers.stablehlo.values import (
 
 
 def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
-    """The result of `op` where it is about sizes only; None where it is not."""
+    """Return an op's result computed on known sizes; None where that is not
+    possible.
+    """
     try:
         if op.name in _SHORTCUTS:
             shortcut: Value | None = _SHORTCUTS[op.name](*operands)
@@ -56,7 +58,7 @@ def computed_sizes(op: Op, operands: Sequence[Value]) -> Value | None:
 
 
 def _is_short(op: Op) -> bool:
-    """Return whether the result may be a Known."""
+    """Return whether an op's result is small enough to hold sizes as a KnownTensor."""
     kind = op.kinds[0]
     if kind is None or kind.is_complex or kind.dtype not in SIZE_DTYPES:
         return False
@@ -66,21 +68,26 @@ def _is_short(op: Op) -> bool:
 
 
 def _wrap_to_dtype(data: numpy.ndarray, dtype: str) -> Any:
-    """Wrap numbers to the range of the dtype; sizes fit by assumption."""
+    """Return numbers wrapped to an integer dtype's range; symbolic sizes as
+    they are.
+    """
     if dtype == "bool":
         return elementwise(bool, 1)(data)
     return elementwise(partial(wrap, bits=dtypes.bits(dtype)), 1)(data)
 
 
-def _on(function: Callable[..., numpy.ndarray]) -> Callable[..., numpy.ndarray]:
-    """Wrap a function of arrays as one of an op and its operands."""
+def _of_operands(
+    function: Callable[..., numpy.ndarray],
+) -> Callable[..., numpy.ndarray]:
+    """Return a rule (op, operands) that calls a function of the operands."""
     return lambda op, *xs: function(*xs)
 
 
 def _elementwise(
     function: Callable[..., Size], arity: int = 2
 ) -> Callable[..., numpy.ndarray]:
-    return _on(elementwise(function, arity))
+    """Return a rule that applies a function of sizes elementwise."""
+    return _of_operands(elementwise(function, arity))
 
 
 # ---- elements -----------------------------------------------------------------------
@@ -96,6 +103,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _compare(op: Op, a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
+    """Return the bools of a compare op on known sizes."""
     return elementwise(_COMPARISONS[op.word("comparison_direction")])(a, b)
 
 
@@ -103,6 +111,7 @@ def _compare(op: Op, a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
 
 
 def _slice(op: Op, x: numpy.ndarray) -> numpy.ndarray:
+    """Return the result of a slice op on a known vector."""
     (start,), (limit,), (step,) = (
         op.ints(name) for name in ("start_indices", "limit_indices", "strides")
     )
@@ -110,12 +119,14 @@ def _slice(op: Op, x: numpy.ndarray) -> numpy.ndarray:
 
 
 def _broadcast(op: Op, x: numpy.ndarray) -> numpy.ndarray:
+    """Return the result of a broadcast op on known sizes."""
     return numpy.broadcast_to(x, [n or 0 for n in op.kind.shape])
 
 
 def _clamp(
     op: Op, low: numpy.ndarray, x: numpy.ndarray, high: numpy.ndarray
 ) -> numpy.ndarray:
+    """Return sizes clamped between two bounds."""
     return elementwise(minimum)(elementwise(maximum)(x, low), high)
 
 
@@ -131,9 +142,9 @@ _ON_SIZES: dict[str, Callable[..., Any]] = {
     "stablehlo.sign": _elementwise(sign, 1),
     "stablehlo.compare": _compare,
     "stablehlo.clamp": _clamp,
-    "stablehlo.select": _on(select),
-    "stablehlo.convert": _on(lambda x: x),
-    "stablehlo.reshape": _on(lambda x: x),
+    "stablehlo.select": _of_operands(select),
+    "stablehlo.convert": _of_operands(lambda x: x),
+    "stablehlo.reshape": _of_operands(lambda x: x),
     "stablehlo.slice": _slice,
     "stablehlo.broadcast_in_dim": _broadcast,
     "stablehlo.concatenate": lambda op, *xs: numpy.concatenate(
@@ -146,29 +157,32 @@ _OF_MATRICES = ("stablehlo.concatenate", "stablehlo.reshape")  # padding is one
 # ---- where one operand decides ------------------------------------------------------
 
 
-def _truth(value: Value) -> bool | None:
-    """The bool of a scalar that is known."""
+def _known_bool(value: Value) -> bool | None:
+    """Return the value of a known bool scalar; None otherwise."""
     if isinstance(value, KnownTensor) and value.dtype == "bool" and not value.ndim:
         return bool(value.data.item())
     return None
 
 
 def _and(one: Value, other: Value) -> Value | None:
-    truths = _truth(one), _truth(other)
+    """Return `one and other` if the known one decides it; None otherwise."""
+    truths = _known_bool(one), _known_bool(other)
     if False in truths:
         return one if truths[0] is False else other
     return other if truths[0] else one if truths[1] else None
 
 
 def _or(one: Value, other: Value) -> Value | None:
-    truths = _truth(one), _truth(other)
+    """Return `one or other` if the known one decides it; None otherwise."""
+    truths = _known_bool(one), _known_bool(other)
     if True in truths:
         return one if truths[0] else other
     return other if truths[0] is False else one if truths[1] is False else None
 
 
 def _select(which: Value, one: Value, other: Value) -> Value | None:
-    truth = _truth(which)
+    """Return the operand that a known condition selects; None otherwise."""
+    truth = _known_bool(which)
     return None if truth is None else one if truth else other
 
 

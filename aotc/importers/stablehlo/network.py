@@ -40,7 +40,7 @@ CONSTANTS = "constants"
 
 @dataclass(frozen=True, eq=False)
 class ImportedFunction(Imported):
-    """An imported function whose exporter said more about it.
+    """A network imported from a function whose exporter states donated arguments.
 
     Args:
         donated: inputs whose memory results may take over: what aotc does for an
@@ -51,7 +51,7 @@ class ImportedFunction(Imported):
 
 
 class StableHloModule:
-    """A module that was read, checked and found supported.
+    """A StableHLO module that was parsed, and all of whose ops can be imported.
 
     Args:
         data: its contents.
@@ -71,12 +71,12 @@ class StableHloModule:
 
     @property
     def arguments(self) -> list[ir.Value]:
-        """The arguments of the main function."""
+        """Block arguments of the main function."""
         function = functions_of(self.mlir)[self.main]
         return list(function.regions[0].blocks[0].arguments)
 
     def specs(self) -> list[Spec | Complex]:
-        """Return the types of the arguments, with the facts on open sizes."""
+        """Return a Spec for each argument, with the contracts of dynamic sizes."""
         sizes = open_sizes(self.mlir, self.main)
         return [
             _spec(argument.type, number, sizes)
@@ -85,17 +85,17 @@ class StableHloModule:
 
     @property
     def weights(self) -> dict[str, numpy.ndarray]:
-        """Large literals by name."""
+        """Arrays of the large constants, by name."""
         return {name: literal(op) for name, op in self.literals.items()}
 
     def text(self) -> str:
-        """The module in generic form."""
+        """Return the MLIR module as text in generic form."""
         return str(self.mlir.operation.get_asm(print_generic_op_form=True))
 
     def call(
         self, operands: Sequence[Value], weights: Mapping[str, numpy.ndarray]
     ) -> list[Value]:
-        """Return main's results."""
+        """Run the main function on operands and weights; return its results."""
         known: dict[ir.Value, Value] = {
             self.literals[name].op.results[0]: lift(array)
             for name, array in weights.items()
@@ -111,13 +111,13 @@ class StableHloModule:
         return [materialize(r) for r in results if not isinstance(r, Token)]
 
     def interpreter(self, weights: Mapping[ir.Value, Value]) -> StableHloInterpreter:
-        """Return the interpreter of the module, with weights in the place of
+        """Return an interpreter of the module; `weights` replace the results of
         constants.
         """
         return StableHloInterpreter(self.mlir, weights)
 
     def flags(self, *names: str) -> list[bool]:
-        """Return, for each argument, whether it has one of these attributes."""
+        """Return, for each argument, whether it has one of these MLIR attributes."""
         attributes = functions_of(self.mlir)[self.main].attributes
         if "arg_attrs" not in attributes:
             return [False] * len(self.arguments)
@@ -126,12 +126,14 @@ class StableHloModule:
 
     @property
     def donated_arguments(self) -> list[bool]:
-        """Flags of the arguments whose memory the results may take."""
+        """Flags of the arguments that are donated, so that results may reuse their
+        memory.
+        """
         return self.flags("tf.aliasing_output", "jax.buffer_donor")
 
 
 def large_literals(module: ir.Module) -> dict[str, Op]:
-    """The constants that become weights."""
+    """Return the large constants of a module, which become weights, by name."""
     found: dict[str, Op] = {}
     for function in functions_of(module).values():
         for operation in nested_operations(function):
@@ -141,6 +143,7 @@ def large_literals(module: ir.Module) -> dict[str, Op]:
 
 
 def _is_large(op: Op) -> bool:
+    """Return whether a constant is large enough to become a weight."""
     kind = op.kind
     count = 1
     for size in kind.shape:
@@ -157,7 +160,7 @@ ModuleReader = Callable[[bytes | str, str], StableHloModule]
 def from_module(
     module: StableHloModule, given: Mapping[str, Spec] | None = None
 ) -> Imported:
-    """The main function of a module, with flat inputs and results.
+    """Return the network of a module's main function, with flat inputs and results.
 
     Args:
         module: which computes it.
@@ -185,7 +188,7 @@ def from_module(
 def _spec(
     mlir_type: ir.Type, number: int, sizes: Mapping[tuple[int, int], DimTerm]
 ) -> Spec | Complex:
-    """Return a Spec; for complex numbers a pair."""
+    """Return the Spec of an argument's type; a pair of Specs for complex numbers."""
     kind = kind_of(mlir_type)
     if kind is None:
         raise InputError(
@@ -202,7 +205,7 @@ def _spec(
 
 
 def _refine_spec(name: str, known: object, given: Spec) -> Spec:
-    """Return the given Spec, if it fits the module's own."""
+    """Return the user's Spec for an input; refuse one that contradicts the module."""
     fits = (
         isinstance(known, Spec)
         and (known.dtype, len(known.shape)) == (given.dtype, len(given.shape))
@@ -219,13 +222,14 @@ def _refine_spec(name: str, known: object, given: Spec) -> Spec:
 
 
 def _argument_names(arguments: Sequence[ir.Value]) -> list[str]:
-    """The names in the debug information, where they are names, else `arg0`, …."""
+    """Return argument names from debug info if distinct, else `arg0`, …."""
     found = [_name_of(argument) for argument in arguments]
     distinct = len(set(found)) == len(found) and all(found)
     return found if distinct else [f"arg{n}" for n in range(len(arguments))]
 
 
 def _name_of(argument: ir.Value) -> str:
+    """Return an argument's name in the debug info as an identifier, or ""."""
     location = getattr(argument, "location", None)
     text = location.name_str if isinstance(location, ir.NameLoc) else ""
     name = re.sub(r"\W+", "_", text).strip("_")
@@ -233,7 +237,7 @@ def _name_of(argument: ir.Value) -> str:
 
 
 def value_of(leaf: object) -> Value:
-    """Return the value of a leaf of the inputs: an array, or a pair of them."""
+    """Return an input's leaf as a value: an array, or a complex pair of arrays."""
     if isinstance(leaf, Complex):
         return Complex(lift(leaf.real), lift(leaf.imag))
     return lift(leaf)
@@ -249,7 +253,8 @@ def network_of(
     donated: Sequence[str] = (),
     original: Original | None = None,
 ) -> ImportedFunction:
-    """The network of a module.
+    """Return the network of a module, given how its inputs, weights and state are
+    called.
 
     Args:
         module: what it computes with.
@@ -287,7 +292,7 @@ def network_of(
 def _with_constants(
     weights: Weights | None, constants: Mapping[str, numpy.ndarray]
 ) -> Weights | None:
-    """Join weights and literals in one tree."""
+    """Return Weights of the user's tree and the module's large constants."""
     if not constants:
         return weights
     if weights is None:

@@ -17,7 +17,7 @@ Region = Callable[..., list[Value]]
 
 
 class Op:
-    """An op with its attributes as Python values, and its regions as functions.
+    """A StableHLO op with its attributes as Python values and its regions as functions.
 
     Args:
         op: the MLIR operation.
@@ -45,12 +45,12 @@ class Op:
 
     @cached_property
     def kinds(self) -> list[StableHloType | None]:
-        """The types of the results."""
+        """Types of the results; None for those that are no tensors."""
         return [kind_of(result.type) for result in self.op.results]
 
     @property
     def kind(self) -> StableHloType:
-        """The type of the result that is a tensor."""
+        """Type of the first result, a tensor."""
         kind = self.kinds[0]
         assert kind is not None
         return kind
@@ -58,21 +58,23 @@ class Op:
     # ---- attributes -----------------------------------------------------------------
 
     def attribute(self, name: str) -> Any | None:
-        """The MLIR attribute, or None."""
+        """Return the MLIR attribute with a name, or None."""
         return self.op.attributes.get(name)
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return an integer attribute."""
+        """Return an integer attribute, or the default."""
         found = self.attribute(name)
         return default if found is None else int(ir.IntegerAttr(found).value)
 
     def flag(self, name: str) -> bool:
-        """A bool; False without."""
+        """Return a bool attribute, or False."""
         found = self.attribute(name)
         return found is not None and bool(ir.BoolAttr(found).value)
 
     def ints(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """Return a list of integers, also of a matrix, row by row."""
+        """Return the integers of an array or dense attribute (row-major), or the
+        default.
+        """
         found = self.attribute(name)
         if found is None:
             return tuple(default)
@@ -81,14 +83,16 @@ class Op:
         return tuple(int(n) for n in found)
 
     def text(self, name: str) -> str:
-        """A string or the name of a symbol; empty without."""
+        """Return the text of a string or symbol attribute, or ""."""
         found = self.attribute(name)
         if isinstance(found, (ir.StringAttr, ir.FlatSymbolRefAttr)):
             return str(found.value)
         return ""
 
     def word(self, name: str) -> str:
-        """The case of an enumeration: `LT` of `#stablehlo<comparison_direction LT>`."""
+        """Return the case of an enum attribute: `LT` of
+        `#stablehlo<comparison_direction LT>`.
+        """
         found = re.search(r"(\w+)>?$", str(self.attribute(name)))
         return found.group(1) if found else ""
 
@@ -96,19 +100,21 @@ class Op:
 
     @cached_property
     def place(self) -> tuple[Place | None, str]:
-        """The user's line, and the path of names that leads there."""
+        """Source location of the op, and the path of scopes that leads there."""
         return place_of(self.op.location)
 
     @property
     def where(self) -> str:
-        """Return the place of the op for messages."""
+        """Text that locates the op in messages."""
         place, path = self.place
         line = f"{place[0].rsplit('/', 1)[-1]}:{place[1]}" if place else "unknown line"
         return f"{line} ({path})" if path else line
 
 
 def place_of(location: ir.Location) -> tuple[Place | None, str]:
-    """The innermost line of an MLIR location, and its outermost name."""
+    """Return the innermost file and line of an MLIR location, and its outermost
+    name.
+    """
     path = ""
     while True:
         if isinstance(location, ir.NameLoc):

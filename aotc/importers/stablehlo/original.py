@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def of_function(
     function: Callable[..., object], arguments: Mapping[str, PyTree], by_place: bool
 ) -> Original:
-    """Wrap a function of JAX as the original of an import.
+    """Return an `Original` that runs a JAX function in JAX, to compare with.
 
     Args:
         function: of pytrees.
@@ -42,7 +42,9 @@ def of_function(
 
 
 def of_export(exported: Exported, places: int) -> Original:
-    """Return the original of a `jax.export`, whose first arguments have no names."""
+    """Return an `Original` that runs a `jax.export`; its first inputs are
+    positional.
+    """
 
     def run(inputs: Inputs) -> PyTree:
         values = [_as_input(each) for each in inputs.values()]
@@ -53,7 +55,8 @@ def of_export(exported: Exported, places: int) -> Original:
 
 
 def of_module(text: Callable[[], str]) -> Original | None:
-    """Wrap a module as the original of an import, run by StableHLO's interpreter.
+    """Return an `Original` that runs a module in StableHLO's interpreter; None without
+    one.
 
     Args:
         text: gives the module in generic form.
@@ -77,7 +80,7 @@ def of_module(text: Callable[[], str]) -> Original | None:
 
 
 def jax_context() -> ir.Context:
-    """A context of jaxlib's MLIR in which a StableHLO module can be interpreted."""
+    """Return a context of jaxlib's MLIR with StableHLO loaded."""
     from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
     from jaxlib.mlir.dialects import chlo, sdy, stablehlo
@@ -93,6 +96,7 @@ def jax_context() -> ir.Context:
 
 
 def _attribute(array: numpy.ndarray) -> ir.DenseElementsAttr:
+    """Return an array as an MLIR attribute."""
     from jaxlib.mlir import ir
 
     array = numpy.ascontiguousarray(array)
@@ -103,11 +107,12 @@ def _attribute(array: numpy.ndarray) -> ir.DenseElementsAttr:
 
 
 def _framework() -> str:
+    """Return JAX's name and version."""
     return f"jax {require_jax().__version__}"
 
 
 def _as_input(tree: PyTree) -> Any:
-    """An input with complex arrays in the place of pairs."""
+    """Return an input tree with complex pairs as NumPy's complex arrays."""
     if isinstance(tree, Complex):
         return numpy.asarray(tree.real) + 1j * numpy.asarray(tree.imag)
     if isinstance(tree, Mapping):
@@ -119,11 +124,12 @@ def _as_input(tree: PyTree) -> Any:
 
 
 def _as_result(result: PyTree) -> PyTree:
-    """A result as aotc gives it: arrays, and pairs of them for complex ones."""
+    """Return JAX's results as NumPy arrays, with complex ones as pairs."""
     return require_jax().tree.map(_parts, result)
 
 
 def _parts(value: object) -> numpy.ndarray | Complex:
+    """Return an array, or a complex array as a pair."""
     array = numpy.asarray(value)
     if not numpy.iscomplexobj(array):
         return array

@@ -27,7 +27,7 @@ _LONGEST_REASON = 300  # characters of a parser's message
 
 @cache
 def _context() -> ir.Context:
-    """A context of its own: the graph's knows no StableHLO, this one no graph."""
+    """Return the MLIR context, kept for the process, that StableHLO is parsed in."""
     context = ir.Context()
     context.allow_unregistered_dialects = True  # of attributes that are not looked at
     stablehlo().register_dialect(context)
@@ -37,7 +37,7 @@ def _context() -> ir.Context:
 
 
 def parse(source: bytes | str, name: str) -> ir.Module:
-    """The verified module in a text, in bytecode, or in a portable artifact.
+    """Return the verified module in StableHLO text, bytecode or a portable artifact.
 
     Args:
         source: the contents of a file; or a text, which is not suspected of damage.
@@ -63,7 +63,9 @@ def parse(source: bytes | str, name: str) -> ir.Module:
 
 
 def _require_survival(data: bytes) -> None:
-    """Refuse a module that kills the process which reads it."""
+    """Refuse a module that crashes the parser, by parsing it in a child process
+    first.
+    """
     done = run_python("-m", __name__, given=data, seconds=_SECONDS)
     if done.code < 0:
         cause = exit_cause(done.code)
@@ -71,7 +73,9 @@ def _require_survival(data: bytes) -> None:
 
 
 def _read(data: bytes, name: str) -> ir.Module:
-    """Parse a module, and require that all that is read later is well-formed."""
+    """Parse and verify a module; refuse one nested too deeply or with invalid
+    strings.
+    """
     module = _parse(data, name)
     module.operation.verify()
     text = module.operation.get_asm(
@@ -85,6 +89,7 @@ def _read(data: bytes, name: str) -> ir.Module:
 
 
 def _parse(data: bytes, name: str) -> ir.Module:
+    """Parse a module's text, bytecode or portable artifact."""
     portable = _PORTABLE.match(data)
     with _context() as context, ir.Location.unknown():
         if portable is not None:
@@ -97,12 +102,12 @@ def _parse(data: bytes, name: str) -> ir.Module:
 
 
 def _readable(text: str) -> str:
-    """The text in a form that is parsed without CHLO, which only IREE has."""
+    """Return the text in generic form if it uses CHLO, which has no parser here."""
     return in_generic_form(text) if re.search(r"[^\"@\w]chlo\.\w", text) else text
 
 
 def _require_version(version: str, name: str) -> None:
-    """Refuse artifacts of versions that these bindings do not read."""
+    """Refuse a portable artifact of a version that the bindings cannot read."""
     bounds = stablehlo().get_minimum_version(), stablehlo().get_current_version()
     least, most = (tuple(map(int, bound.split("."))) for bound in bounds)
     if not least <= tuple(map(int, version.split("."))) <= most:
@@ -115,6 +120,7 @@ def _require_version(version: str, name: str) -> None:
 
 
 def _require_one_device(module: ir.Module, name: str) -> None:
+    """Refuse a module for several devices."""
     attributes = module.operation.attributes
     for key in ("mhlo.num_partitions", "mhlo.num_replicas"):
         count = ir.IntegerAttr(attributes[key]).value if key in attributes else 1
@@ -127,14 +133,14 @@ def _require_one_device(module: ir.Module, name: str) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return a parser's message, without its notes."""
+    """Return an MLIR parser's error message without its notes."""
     text = str(error).replace("Unable to parse module assembly:\n", "")
     text = " ".join(text.split(" note: ")[0].split())
     return text[:_LONGEST_REASON] or type(error).__name__
 
 
 def main_function(module: ir.Module, name: str) -> str:
-    """The name of the function that a module is called by.
+    """Return the name of the module's entry function.
 
     Raises:
         InputError: there is no function, or several and none of them is `main`.

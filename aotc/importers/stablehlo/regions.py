@@ -42,17 +42,19 @@ _NUMBERS = (-numpy.inf, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, numpy.inf, numpy.nan)
 
 
 def ops_in(op: Op, region: int = 0) -> list[ir.Operation]:
-    """The operations of a region."""
+    """Return the operations of a region."""
     return [each.operation for each in op.op.regions[region].blocks[0].operations]
 
 
 def single_op(op: Op, region: int = 0) -> str | None:
-    """The op of a region that applies just one to its two arguments, in order."""
+    """Return the only op of a region that combines its two arguments; None
+    otherwise.
+    """
     return _single_op(op.op.regions[region].blocks[0])
 
 
 def called_op(op: Op) -> str | None:
-    """Return the single op of the function that a custom call names."""
+    """Return the only op of the function that a custom call names; None otherwise."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     module = op.op
     while module.parent is not None:
@@ -62,23 +64,22 @@ def called_op(op: Op) -> str | None:
 
 
 def _single_op(block: ir.Block) -> str | None:
+    """Return the only op of a block that combines its two arguments; None otherwise."""
     found = [each.operation for each in block.operations]
     if len(found) != 2 or list(found[1].operands) != list(found[0].results):
         return None
-    return str(found[0].name) if _takes(found[0], block) else None
+    return str(found[0].name) if _combines_arguments(found[0], block) else None
 
 
-def _takes(operation: ir.Operation, block: ir.Block) -> bool:
-    """Return whether an op takes the arguments of its block, in order or swapped
-    alike.
-    """
+def _combines_arguments(operation: ir.Operation, block: ir.Block) -> bool:
+    """Return whether an op's operands are its block's arguments, or commuted."""
     operands, arguments = list(operation.operands), list(block.arguments)
     commutes = operation.name != "stablehlo.subtract"
     return operands == arguments or (commutes and operands == arguments[::-1])
 
 
 def returns_argument(op: Op, number: int, region: int = 0) -> bool:
-    """Return whether a region only returns one of its arguments."""
+    """Return whether a region returns its argument with this number unchanged."""
     block = op.op.regions[region].blocks[0]
     found = ops_in(op, region)
     return len(found) == 1 and list(found[0].operands) == [block.arguments[number]]
@@ -88,14 +89,16 @@ def returns_argument(op: Op, number: int, region: int = 0) -> bool:
 
 
 def _only_chooses(op: Op, region: int = 0) -> bool:
-    """Return whether a region is of the kind of Note [cases of a comparator]."""
+    """Return whether a region only compares, selects and uses logic, so cases decide
+    it.
+    """
     return all(
         each.name in _CHOOSERS and _is_simple(each) for each in ops_in(op, region)
     )
 
 
 def _is_simple(operation: ir.Operation) -> bool:
-    """Return whether constants are 0, 1 (of bools) or NaN."""
+    """Return whether an op is no constant, or one of 0, NaN or bools."""
     if operation.name != "stablehlo.constant":
         return True
     op = Op(operation)
@@ -104,7 +107,9 @@ def _is_simple(operation: ir.Operation) -> bool:
 
 
 def cases(dtype: str) -> list[Any]:
-    """Return elements of a dtype that have all orders that matter."""
+    """Return elements of a dtype that show all orderings a comparator can tell
+    apart.
+    """
     if dtype == "bool":
         return [False, True]
     if dtypes.is_float(dtype):
@@ -115,7 +120,7 @@ def cases(dtype: str) -> list[Any]:
 
 
 def behaviour(op: Op, columns: Sequence[object], region: int = 0) -> list[Any]:
-    """The results of a region on columns of numbers, one for each argument."""
+    """Run a region on columns of numbers, one for each argument; return its results."""
     block = op.op.regions[region].blocks[0]
     with without_tracing():
         inputs = []
@@ -127,7 +132,7 @@ def behaviour(op: Op, columns: Sequence[object], region: int = 0) -> list[Any]:
 
 
 def dtype_of(argument: ir.Value) -> str:
-    """The dtype of an argument of a region."""
+    """Return the dtype of a region's argument."""
     kind = kind_of(argument.type)
     return "i32" if kind is None else kind.dtype
 
@@ -138,7 +143,8 @@ def is_complex(argument: ir.Value) -> bool:
 
 
 def sort_keys(op: Op) -> list[tuple[int, bool]] | None:
-    """The operands that a comparator orders by, with whether they descend.
+    """Return a comparator's sort keys as (operand, is descending); None if it has
+    others.
 
     None where the comparator does anything else than to compare tuples of operands.
     """
@@ -156,7 +162,7 @@ def sort_keys(op: Op) -> list[tuple[int, bool]] | None:
 
 
 def _orders_by(op: Op, keys: Sequence[int], signs: Sequence[bool]) -> bool:
-    """Return whether the comparator is the order by these keys."""
+    """Return whether a comparator orders lexicographically by these keys."""
     block = op.op.regions[0].blocks[0]
     if len(keys) > 2:
         return False
@@ -173,9 +179,7 @@ def _orders_by(op: Op, keys: Sequence[int], signs: Sequence[bool]) -> bool:
 
 
 def _precedes(row: Sequence[Any], signs: Sequence[bool]) -> bool:
-    """Return whether a row precedes in lexicographic order; NaN counts as greater
-    than any number.
-    """
+    """Return whether a row of pairs compares as less, with NaN above any number."""
     for (one, other), descending in zip(row, signs, strict=True):
         a, b = _rank(one), _rank(other)
         if a != b:
@@ -184,12 +188,13 @@ def _precedes(row: Sequence[Any], signs: Sequence[bool]) -> bool:
 
 
 def _rank(x: Any) -> tuple[bool, float]:
+    """Return a sort key for a number, with NaN above any."""
     missing = x != x
     return missing, 0.0 if missing else float(x)
 
 
 def arg_reducer(op: Op) -> str | None:
-    """`max` or `min` where a reducer of (value, position) pairs is argmax or argmin.
+    """Return `max` or `min` for a region that is argmax or argmin; None otherwise.
 
     That is the first of equal values, and of NaN, with its position.
     """
@@ -207,15 +212,16 @@ def arg_reducer(op: Op) -> str | None:
     columns = [[row[n] for row in rows] for n in (0, 2, 1, 3)]
     found = behaviour(op, columns)
     for name in ("max", "min"):
-        wanted = [_better(row, name) for row in rows]
-        if _same(found[0], [w[0] for w in wanted], dtype) and (
+        wanted = [_expected_choice(row, name) for row in rows]
+        if _equals(found[0], [w[0] for w in wanted], dtype) and (
             found[1].tolist() == [w[1] for w in wanted]
         ):
             return name
     return None
 
 
-def _better(row: tuple[Any, ...], name: str) -> tuple[Any, Any]:
+def _expected_choice(row: tuple[Any, ...], name: str) -> tuple[Any, Any]:
+    """Return the better of two (value, position) pairs: NaN first, ties by position."""
     one, other, i, j = row
     sign = -1.0 if name == "min" else 1.0
 
@@ -225,7 +231,8 @@ def _better(row: tuple[Any, ...], name: str) -> tuple[Any, Any]:
     return (one, i) if merit(one, i) >= merit(other, j) else (other, j)
 
 
-def _same(found: Any, wanted: Sequence[Any], dtype: str) -> bool:
+def _equals(found: Any, wanted: Sequence[Any], dtype: str) -> bool:
+    """Return whether a region's results equal the expected ones."""
     return bool(
         numpy.array_equal(
             found,
@@ -242,7 +249,9 @@ _DIRECTIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def window_choice(op: Op) -> str | None:
-    """`max` or `min` where a select of two elements keeps the larger, or smaller."""
+    """Return `max` or `min` for a select region that keeps the larger or smaller
+    element.
+    """
     block = op.op.regions[0].blocks[0]
     if not _only_chooses(op):
         return None
@@ -255,7 +264,9 @@ def window_choice(op: Op) -> str | None:
 
 
 def elementwise(op: Op, region: int = 0) -> bool:
-    """Return whether a region can run on whole arrays: all in it is of rank 0."""
+    """Return whether all ops of a region are on scalars, so it can run on whole
+    arrays.
+    """
     return all(
         not getattr(result.type, "rank", 0)
         for each in ops_in(op, region)

@@ -33,7 +33,7 @@ PLATFORM = "cpu"  # whose variant of a function is taken; it calls LAPACK
 
 
 def require_jax(module: str = "jax") -> ModuleType:
-    """Import a module of JAX, or say how to install it.
+    """Import and return a module of JAX; raise SetupError if it is not installed.
 
     Raises:
         SetupError: it is not installed.
@@ -50,7 +50,7 @@ def require_jax(module: str = "jax") -> ModuleType:
 
 
 class SymbolicSizes:
-    """Dims of Specs as symbolic dimensions of JAX, with their contracts.
+    """The Dims of Specs as JAX's symbolic dimensions, with their bounds.
 
     A multiple of m is m times a symbol, as which JAX decides all that divides it.
     """
@@ -66,6 +66,7 @@ class SymbolicSizes:
         self.symbols = self._symbols()
 
     def _symbols(self) -> dict[str, Any]:
+        """Return JAX's symbolic dimensions by the names of Dims."""
         if not self.dims:
             return {}
         constraints = []
@@ -88,6 +89,7 @@ class SymbolicSizes:
         return self.jax.tree.unflatten(tree, [self._abstract(leaf) for leaf in leaves])
 
     def _abstract(self, leaf: object) -> ShapeDtypeStruct:
+        """Return the ShapeDtypeStruct of a Spec or array."""
         shape = getattr(leaf, "shape", None)
         if shape is None:
             fail(
@@ -112,7 +114,9 @@ class SymbolicSizes:
     def variables(
         self, leaves: Sequence[object], given: Sequence[Array | Complex | KnownTensor]
     ) -> dict[str, Size]:
-        """Return the values of JAX's symbols in arrays that are given for the specs."""
+        """Return the size of each Dim, solved from the shapes of arrays given for
+        Specs.
+        """
         found: dict[str, Size] = {}
         for leaf, array in zip(leaves, given, strict=True):
             for size, actual in zip(
@@ -126,23 +130,23 @@ class SymbolicSizes:
 
 
 def contents(value: PyTree) -> PyTree:
-    """Return the pytree of a stored value; other values as they are."""
+    """Return the pytree that Weights or a State holds; other values as they are."""
     value = value.state if isinstance(value, Frozen) else value
     return value.tree if isinstance(value, StoredTree) else value
 
 
 def leaves_of(value: PyTree) -> list[Any]:
-    """The leaves of a pytree of JAX, of Specs or of arrays."""
+    """Return the leaves of a pytree of JAX, with Specs and complex pairs as leaves."""
     return list(require_jax().tree.leaves(contents(value), is_leaf=is_leaf))
 
 
 def is_leaf(value: object) -> bool:
-    """Return whether a pytree of JAX holds a value as a leaf that JAX does not know."""
+    """Return whether JAX must treat a value as a leaf: a Spec or a complex pair."""
     return isinstance(value, (Spec, Complex))
 
 
 def _solve(term: DimTerm, actual: Size, found: dict[str, Size]) -> None:
-    """Solve a size for its one unknown Dim, and note the value."""
+    """Solve `term == actual` for its one unknown Dim, and record that in `found`."""
     unknown = {dim.name for dim in term.dims()} - set(found)
     if len(unknown) != 1:
         return
@@ -155,7 +159,7 @@ _PARTS = {"complex64": "f32", "complex128": "f64"}
 
 
 def _numpy_dtype(leaf: Any) -> numpy.dtype:
-    """Return the dtype of an input's description; a pair of Specs is a complex one."""
+    """Return the NumPy dtype of a Spec or array; complex for a pair of Specs."""
     if isinstance(leaf, Complex):
         return numpy.dtype("complex64" if leaf.dtype == "f32" else "complex128")
     if str(leaf.dtype) in _PARTS:
@@ -164,18 +168,19 @@ def _numpy_dtype(leaf: Any) -> numpy.dtype:
 
 
 def as_specs(value: PyTree) -> PyTree:
-    """Convert a pytree of descriptions of inputs to Specs."""
+    """Return a pytree with its array descriptions converted to Specs."""
     return require_jax().tree.map(_as_spec, contents(value), is_leaf=is_leaf)
 
 
 def _as_spec(leaf: Any) -> Spec | Complex:
+    """Return the Spec of an array description; Specs as they are."""
     if isinstance(leaf, (Spec, Complex)):
         return leaf
     return spec_of(leaf.shape, leaf.dtype)
 
 
 def spec_of(shape: Sequence[int | str | DimTerm], dtype: DTypeLike) -> Spec | Complex:
-    """A Spec, or a pair of them for complex numbers."""
+    """Return a Spec; for complex dtypes, a pair of real Specs."""
     part = _PARTS.get(str(dtype))
     if part is None:
         return Spec(shape, dtype)

@@ -47,16 +47,15 @@ _REASONS = {
 
 
 def unsupported_ops(module: ir.Module, entry: str = "main") -> list[OpFinding]:
-    """Yield ops that `entry` reaches and that have no function in `ops`, with
-    reasons.
-    """
+    """Return the ops reachable from `entry` that cannot be imported, with reasons."""
     return grouped_findings(_uses(module, entry))
 
 
 def reason_against(
     operation: ir.Operation, functions: Mapping[str, ir.Operation]
 ) -> str:
-    """Return the reason why an operation cannot be imported; empty if it can.
+    """Return why an op, or one nested or called in it, cannot be imported; "" if it
+    can.
 
     Args:
         operation: of a module.
@@ -80,6 +79,7 @@ def reason_against(
 
 
 def _uses(module: ir.Module, entry: str) -> Iterator[Use]:
+    """Yield each use of an op that cannot be imported, in functions `entry` reaches."""
     functions = functions_of(module)
     seen: set[str] = set()
 
@@ -104,7 +104,7 @@ def _uses(module: ir.Module, entry: str) -> Iterator[Use]:
 
 
 def _callees(op: Op) -> list[str]:
-    """The functions that an op runs."""
+    """Return the names of the functions that an op calls."""
     if op.name in _CALLS:
         return [op.text("callee")]
     if op.name == "stablehlo.composite" and op.text("name") not in OPS:
@@ -113,7 +113,7 @@ def _callees(op: Op) -> list[str]:
 
 
 def _objection(op: Op) -> tuple[str, str, str] | None:
-    """(op, reason, help) of an op that has no function in `ops`."""
+    """Return (op, reason, help) for an op that cannot be imported; None if it can."""
     if op.name in (*RETURNS, *_CALLS):
         return None
     if op.name == "stablehlo.custom_call":

@@ -34,23 +34,25 @@ LARGEST_KNOWN = 64  # elements; shapes are short
 
 @dataclass(frozen=True)
 class KnownTensor:
-    """A short integer or bool tensor whose elements are numbers, sizes or bools."""
+    """A small integer or bool tensor whose elements are numbers, symbolic sizes or
+    bools.
+    """
 
     data: numpy.ndarray  # a NumPy array of objects, of rank 0 to 2
     dtype: str
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor."""
+        """Shape of the tensor."""
         return tuple(self.data.shape)
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Number of axes."""
         return int(self.data.ndim)
 
     def array(self) -> Array:
-        """Return the sizes as an array of the model."""
+        """Emit the tensor as an array of the running model."""
         items = self.data.ravel().tolist()
         if not any(isinstance(item, SymbolicDim) for item in items):
             return lift(
@@ -61,11 +63,11 @@ class KnownTensor:
 
 
 class Token:
-    """Orders effects; graph functions keep their order anyway."""
+    """A StableHLO token; it carries nothing, as graph functions keep their order."""
 
 
 class StableHloType(NamedTuple):
-    """The type of a StableHLO value; None stands for a size that it leaves open."""
+    """The type of a StableHLO tensor; None stands for a dynamic size."""
 
     shape: tuple[int | None, ...]
     dtype: str
@@ -76,7 +78,7 @@ Value = Array | Complex | KnownTensor | Token
 
 
 def zeros_of(mlir_type: ir.Type) -> Value:
-    """Return zeros of a type whose sizes are fixed."""
+    """Return zeros of a tensor type with static sizes."""
     kind = kind_of(mlir_type)
     shape = [size for size in kind.shape if size is not None] if kind else []
     if kind is None or len(shape) < len(kind.shape):
@@ -86,12 +88,12 @@ def zeros_of(mlir_type: ir.Type) -> Value:
 
 
 def as_known(items: object, dtype: str) -> KnownTensor:
-    """A Known of (nested lists of) sizes."""
+    """Return a KnownTensor of (nested lists of) sizes."""
     return KnownTensor(numpy.array(items, object), dtype)
 
 
 def kind_of(mlir_type: ir.Type) -> StableHloType | None:
-    """Return the kind of a tensor type; None for other types.
+    """Return the shape and dtype of a tensor type; None for other types.
 
     Raises:
         InputError: the graph has no such tensors.
@@ -107,7 +109,7 @@ def kind_of(mlir_type: ir.Type) -> StableHloType | None:
 
 
 def element_dtype(text: str) -> str:
-    """Return aotc's name of an element type as MLIR writes it."""
+    """Return aotc's dtype for MLIR's name of an element type."""
     name = "bool" if text == "i1" else text.replace("ui", "u")
     if name not in dtypes.NAMES:
         raise InputError(
@@ -119,7 +121,7 @@ def element_dtype(text: str) -> str:
 
 
 def constant(data: numpy.ndarray) -> Value:
-    """A NumPy array as a value: short tensors of integers may be about sizes."""
+    """Return a NumPy array as a value; short integer vectors as known tensors."""
     dtype = dtypes.canonical_dtype(data.dtype)
     if dtype in SIZE_DTYPES and data.ndim < 2 and data.size <= LARGEST_KNOWN:
         return as_known(data.tolist(), dtype)
@@ -127,24 +129,24 @@ def constant(data: numpy.ndarray) -> Value:
 
 
 def array(value: Value) -> Array:
-    """The value as one real array."""
+    """Return a value as a real array; refuse complex ones and tokens."""
     if isinstance(value, Complex | Token):
         fail("unsupported-ops", f"expected a real tensor; got {type(value).__name__}")
     return value.array() if isinstance(value, KnownTensor) else value
 
 
 def materialize(value: Value) -> Value:
-    """Return the value as loops carry it and functions return it: not a Known."""
+    """Return a value as an array if it is a KnownTensor; others as they are."""
     return value.array() if isinstance(value, KnownTensor) else value
 
 
 def shape_of(value: Value) -> Shape:
-    """The sizes of a value."""
+    """Return a value's shape."""
     return () if isinstance(value, Token) else tuple(value.shape)
 
 
 def sizes(value: Value) -> tuple[Size, ...]:
-    """The elements of a vector (or scalar) of sizes.
+    """Return the elements of a vector or scalar that is known, as sizes.
 
     Raises:
         InputError: they depend on the data that the model is given.
@@ -163,7 +165,7 @@ def sizes(value: Value) -> tuple[Size, ...]:
 
 
 def number(value: Value) -> Any:
-    """The Python number of a scalar that is known now, else None."""
+    """Return the number that a scalar is known to be; None otherwise."""
     if isinstance(value, KnownTensor) and not value.ndim:
         return value.data.item()
     if isinstance(value, Array) and value._data is not None and not value.ndim:
@@ -172,7 +174,7 @@ def number(value: Value) -> Any:
 
 
 def each_part(function: Callable[..., Array], *values: Value) -> Value:
-    """`function` of arrays, or of the real and of the imaginary parts."""
+    """Apply a function to arrays, or separately to their real and imaginary parts."""
     if not any(isinstance(value, Complex) for value in values):
         return function(*(array(value) for value in values))
     pairs = [as_pair(value) for value in values]
@@ -183,7 +185,7 @@ def each_part(function: Callable[..., Array], *values: Value) -> Value:
 
 
 def as_pair(value: Value) -> Complex:
-    """A value as a complex one."""
+    """Return a value as a complex pair."""
     if isinstance(value, Complex):
         return value
     real = array(value)
@@ -191,7 +193,7 @@ def as_pair(value: Value) -> Complex:
 
 
 def stack_scalars(values: Sequence[Value], dtype: str | None = None) -> Array:
-    """Join integer scalars to one vector."""
+    """Return integer scalars stacked as a vector."""
     if not values:
         return lift(numpy.zeros(0, numpy.int32))
     scalars = [array(value) for value in values]

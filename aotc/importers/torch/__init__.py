@@ -37,7 +37,7 @@ def from_torch(
     *,
     train: bool = False,
 ) -> Imported:
-    """Convert a PyTorch module, or an exported one, for use in a model.py.
+    """Return a PyTorch module, or an exported program, as a network for a model.py.
 
         net = aotc.from_torch(
             module.eval(), (x,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}}
@@ -76,9 +76,7 @@ def from_torch(
 
 
 def _asks_for_promises(network: Imported) -> bool:
-    """Return whether a network cannot be traced because too little is known of
-    sizes.
-    """
+    """Return whether tracing a network fails because its sizes need declared bounds."""
     from aotc.importers.torch.interpreter import DIM_ADVICE
 
     try:
@@ -89,7 +87,7 @@ def _asks_for_promises(network: Imported) -> bool:
 
 
 def load(path: Path, entries: tuple[str, ...] = ()) -> Program:
-    """The program of a .pt2 file: its one entry is called `main`.
+    """Return a program of a .pt2 file, with entry `main` alone.
 
     Raises:
         InputError: the file cannot be read, or see `from_torch`.

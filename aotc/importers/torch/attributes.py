@@ -25,7 +25,7 @@ _LIBRARIES = ("torch", "builtins", "numpy")
 
 @contextmanager
 def watch_attributes(model: object) -> Iterator[None]:
-    """Warn of attributes of a module that its export in this block changes."""
+    """Warn of module attributes (not buffers) that an export in this block changes."""
     if not isinstance(model, torch.nn.Module):
         yield
         return
@@ -47,7 +47,7 @@ def watch_attributes(model: object) -> Iterator[None]:
     place = user_place()
     if changed and place is not None:
         warn_once(
-            f"forward changes {_listed(sorted(changed))} once, when the module is "
+            f"forward changes {_join_names(sorted(changed))} once, when the module is "
             "exported; every call finds the value from before that. Keep what calls "
             "change in a buffer (register_buffer), which becomes state",
             place,
@@ -57,7 +57,7 @@ def watch_attributes(model: object) -> Iterator[None]:
 def _changed(
     before: Mapping[str, object], after: Mapping[str, object]
 ) -> Iterator[str]:
-    """Yield the paths of attributes that have another tensor or number."""
+    """Yield the paths of attributes with another value after the export than before."""
     for path, old in before.items():
         new = after.get(path, old)
         if isinstance(new, torch.Tensor) or isinstance(old, torch.Tensor):
@@ -68,7 +68,7 @@ def _changed(
 
 
 def _attributes(model: torch.nn.Module) -> dict[str, object]:
-    """Return the tensors, numbers and lengths of lists of a module by their paths."""
+    """Return the tensors, numbers and empty or long containers of a module, by path."""
     found: dict[str, object] = {}
     seen = set[int]()
     for name, part in model.named_modules():
@@ -82,7 +82,7 @@ def _attributes(model: torch.nn.Module) -> dict[str, object]:
 def _leaves(
     path: str, value: object, seen: set[int], depth: int
 ) -> Iterator[tuple[str, object]]:
-    """Yield the parts of an attribute that calls could change, with their paths."""
+    """Yield the tensors and numbers that an attribute holds, with their paths."""
     if value is None or isinstance(value, (torch.Tensor, *_NUMBERS)):
         yield path, value
         return
@@ -97,7 +97,9 @@ def _leaves(
 
 
 def _parts(path: str, value: object) -> dict[str, object]:
-    """Return the parts of a container, or of an object of a user's class, by path."""
+    """Return the elements of a container, or the attributes of a user's object, by
+    path.
+    """
     if isinstance(value, (dict, list, tuple)) and len(value) > _LONGEST:
         return {path: None}
     if isinstance(value, dict):
@@ -111,8 +113,8 @@ def _parts(path: str, value: object) -> dict[str, object]:
     return {f"{path}.{key}": x for key, x in getattr(value, "__dict__", {}).items()}
 
 
-def _listed(names: list[str]) -> str:
-    """List names for a sentence; of many only the first three."""
+def _join_names(names: list[str]) -> str:
+    """Return names joined for a sentence; of more than three, a count of the rest."""
     shown, rest = names[:3], len(names) - 3
     if rest > 0:
         return f"{', '.join(shown)} and {rest} more"

@@ -39,7 +39,7 @@ REFUSED = (
 
 @dataclass
 class _Keys:
-    """The key of a call, how many keys were made of it, and where it came in."""
+    """The random key of a call, the number of keys derived from it, and its trace."""
 
     key: Array
     trace: Trace | None
@@ -50,7 +50,7 @@ _keys: ContextVar[_Keys | None] = ContextVar("aotc_torch_keys", default=None)
 
 
 def drops(node: Node) -> bool:
-    """Return whether a node drops elements at random."""
+    """Return whether an fx node is a dropout with a rate above 0."""
     if str(node.target).rpartition(".")[0] not in _DROPPING:
         return False
     schema: Any = getattr(node.target, "_schema", None)
@@ -62,7 +62,7 @@ def drops(node: Node) -> bool:
 
 @contextmanager
 def drawing_from(key: Array | None) -> Iterator[None]:
-    """Draw dropout from `key` within this block; refuse it without a key."""
+    """Draw dropout masks from `key` within this block; None refuses dropout."""
     token = _keys.set(None if key is None else _Keys(key, current_trace()))
     try:
         yield
@@ -71,7 +71,7 @@ def drawing_from(key: Array | None) -> Iterator[None]:
 
 
 def next_key() -> Array:
-    """A key that nothing else has.
+    """Return a new random key, derived from the key of the current call.
 
     Raises:
         InputError: the network has none, or it is asked for in a loop or branch, each

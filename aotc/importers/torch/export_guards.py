@@ -39,7 +39,7 @@ _WHY = "PyTorch traced the model for such sizes only"
 
 @dataclass(frozen=True)
 class ExportSizeGuard:
-    """A condition on the sizes of the inputs.
+    """A condition on input sizes that a compiled torch module requires.
 
     Args:
         condition: over names for sizes.
@@ -54,14 +54,16 @@ class ExportSizeGuard:
     node: Node | None = None
 
     def multiple(self) -> tuple[tuple[int, int], int] | None:
-        """Return the size and the number that divides it, if the guard says just
-        that.
+        """Return ((input, axis), divisor) of a guard `size % divisor == 0`; None for
+        others.
         """
         found = re.fullmatch(r"(\w+) % (\d+) == 0", self.condition.text)
         return (self.sizes[found[1]], int(found[2])) if found else None
 
     def require(self, leaves: Sequence[object]) -> None:
-        """Hold a call with these inputs to the condition; see `require_sizes`."""
+        """Require the condition of these inputs: now, or as a guard; see
+        `require_sizes`.
+        """
         sizes: dict[str, Size] = {
             name: _shape(leaves[number])[axis]
             for name, (number, axis) in self.sizes.items()
@@ -71,13 +73,14 @@ class ExportSizeGuard:
 
 
 def _shape(leaf: object) -> Shape:
+    """Return the shape of an input, which may be a complex pair."""
     part = leaf.real if isinstance(leaf, Complex) else leaf
     return lift(part).shape
 
 
 @dataclass(frozen=True)
 class Unkept:
-    """A guard, as torch.export writes it, that is no condition on sizes."""
+    """A guard of torch.export that cannot be expressed as a condition on sizes."""
 
     text: str
     place: Place | None
@@ -89,7 +92,7 @@ Guard = ExportSizeGuard | Unkept
 def size_guards(
     program: ExportedProgram, arguments: Sequence[tuple[str, _pytree.TreeSpec]]
 ) -> list[Guard]:
-    """The guards of an exported program, those that its graph asserts included.
+    """Return the guards of an exported program, including its graph's assertions.
 
     Conditions on how tensors lie in memory are left out: aotc's have one layout.
 
@@ -100,7 +103,7 @@ def size_guards(
     paths = list(_paths(arguments))
     places = _guard_frames(program)
     found: list[Guard] = [
-        _of_code(code, paths, places.get(code))
+        _guard_of_code(code, paths, places.get(code))
         for code in program._guards_code
         if not _BY_LAYOUT.search(code) and not _is_about_layout(places.get(code))
     ]
@@ -108,7 +111,7 @@ def size_guards(
 
 
 def _paths(arguments: Sequence[tuple[str, _pytree.TreeSpec]]) -> Iterator[str]:
-    """`['x'][0]`: how torch.export names each leaf of the arguments."""
+    """Yield torch.export's name of each argument leaf, such as `['x'][0]`."""
     for name, form in arguments:
         tree = form.unflatten(range(form.num_leaves))
         for path, _ in _pytree.tree_flatten_with_path(tree)[0]:
@@ -118,7 +121,7 @@ def _paths(arguments: Sequence[tuple[str, _pytree.TreeSpec]]) -> Iterator[str]:
 def _record_size(
     sizes: dict[str, tuple[int, int]], path: str, number: int, axis: int
 ) -> str:
-    """Note where a size is read; returns its name in conditions, such as `x_0`.
+    """Record an input size under a new name such as `x_0` in `sizes`; return the name.
 
     Args:
         sizes: the number of the input and the axis, by name.
@@ -134,18 +137,18 @@ def _record_size(
     return name
 
 
-def _of_rest(path: str) -> str:
-    """Return `['more'][0]` for `['more_0']`: the guards' name of an element of
-    `*more`.
-    """
+def _variadic_path(path: str) -> str:
+    """Return `['more'][0]` for `['more_0']`: how guards name an element of `*more`."""
     return re.sub(r"^\['(\w+)_(\d+)'\]", r"['\1'][\2]", path)
 
 
 # ---- guards as code -----------------------------------------------------------------
 
 
-def _of_code(code: str, paths: Sequence[str], frame: FrameSummary | None) -> Guard:
-    """The guard that torch.export writes as Python code."""
+def _guard_of_code(
+    code: str, paths: Sequence[str], frame: FrameSummary | None
+) -> Guard:
+    """Return the guard that a line of torch.export's Python code expresses."""
     sizes: dict[str, tuple[int, int]] = {}
     text = code
     for number, path in enumerate(paths):
@@ -154,7 +157,7 @@ def _of_code(code: str, paths: Sequence[str], frame: FrameSummary | None) -> Gua
             return _record_size(sizes, path, number, int(found[1]))
 
         # with strict=True, torch.export names the leaves by their numbers
-        for spelling in (path, _of_rest(path), f"['flat_args'][{number}]"):
+        for spelling in (path, _variadic_path(path), f"['flat_args'][{number}]"):
             size = re.escape(f"L{spelling}.size()") + r"\[(\d+)\]"
             text = re.sub(size, name, text)
     place = None if frame is None else (frame.filename, frame.lineno or 0)
@@ -169,8 +172,11 @@ def _guard(
     place: Place | None,
     node: Node | None = None,
 ) -> Guard:
+    """Return the guard for a condition as text; `Unkept` if it is not on sizes
+    alone.
+    """
     try:
-        condition = Condition.parse(_plain(text))
+        condition = Condition.parse(_as_condition_text(text))
     except (ValueError, SyntaxError):
         return Unkept(code, place)
     if not condition.symbols <= sizes.keys():
@@ -179,15 +185,15 @@ def _guard(
     return ExportSizeGuard(condition, used, place, node)
 
 
-class _Plain(ast.NodeTransformer):
-    """Python code of torch.export in the words that conditions have."""
+class _ConditionSyntax(ast.NodeTransformer):
+    """Rewrites torch.export's Python expressions to the syntax of `Condition`."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """`floor` for `math.floor`, `float` for `torch.sym_float`."""
-        return ast.Name(_PLAIN_NAMES.get(node.attr, node.attr))
+        """Return `floor` for `math.floor`, `float` for `torch.sym_float`, and so on."""
+        return ast.Name(_CONDITION_NAMES.get(node.attr, node.attr))
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Write powers by whole numbers from 1 as products: `x * x` for `x ** 2`."""
+        """Return powers by positive integers as products: `x * x` for `x ** 2`."""
         self.generic_visit(node)
         power = node.right.value if isinstance(node.right, ast.Constant) else None
         if not isinstance(node.op, ast.Pow) or not isinstance(power, int) or power < 1:
@@ -198,7 +204,7 @@ class _Plain(ast.NodeTransformer):
         return product
 
 
-_PLAIN_NAMES = {
+_CONDITION_NAMES = {
     "sym_float": "float",
     "sym_int": "trunc",
     "sym_max": "max",
@@ -206,12 +212,15 @@ _PLAIN_NAMES = {
 }
 
 
-def _plain(text: str) -> str:
-    return ast.unparse(_Plain().visit(ast.parse(text, mode="eval")))
+def _as_condition_text(text: str) -> str:
+    """Return a Python expression in the syntax of `Condition`."""
+    return ast.unparse(_ConditionSyntax().visit(ast.parse(text, mode="eval")))
 
 
 def _guard_frames(program: ExportedProgram) -> dict[str, FrameSummary]:
-    """The frame that each guard comes from, by its code; a file keeps none."""
+    """Return the stack frame of each guard by its code; none for a program from
+    a file.
+    """
     env = _shape_env(program)
     if env is None:
         return {}
@@ -226,7 +235,7 @@ def _guard_frames(program: ExportedProgram) -> dict[str, FrameSummary]:
 
 
 def _shape_env(program: ExportedProgram) -> ShapeEnv | None:
-    """Return torch's facts on the symbols of a program, if it has any."""
+    """Return torch's ShapeEnv of a program; None if no size is symbolic."""
     for node in program.graph.nodes:
         made = node.meta.get("val")
         if isinstance(made, torch.Tensor):
@@ -237,7 +246,7 @@ def _shape_env(program: ExportedProgram) -> ShapeEnv | None:
 
 
 def _is_about_layout(frame: FrameSummary | None) -> bool:
-    """Return whether a guard comes from torch's decisions on memory layouts."""
+    """Return whether a guard stems from torch's choice of memory layouts."""
     if frame is None or not is_library(frame.filename):
         return False
     return _LAYOUT.search(frame.name) is not None
@@ -249,7 +258,7 @@ def _is_about_layout(frame: FrameSummary | None) -> bool:
 def _assertion_guards(
     program: ExportedProgram, paths: Sequence[str]
 ) -> Iterator[Guard]:
-    """The assertions in the graph that are about sizes of the inputs only."""
+    """Yield the graph's assertions on input sizes alone, as guards."""
     terms, sizes = _terms(program, paths)
     for node in program.graph.nodes:
         test = asserted_test(node)
@@ -263,7 +272,9 @@ def _assertion_guards(
 def _terms(
     program: ExportedProgram, paths: Sequence[str]
 ) -> tuple[dict[sympy.Symbol, sympy.Symbol], dict[str, tuple[int, int]]]:
-    """The size that each symbol is, as a sympy symbol, and where each size is read."""
+    """Return each of torch's symbols as a named size, and the (input, axis) of
+    names.
+    """
     terms: dict[sympy.Symbol, sympy.Symbol] = {}
     sizes: dict[str, tuple[int, int]] = {}
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}

@@ -42,7 +42,7 @@ def export_program(
     kwargs: Mapping[str, object] | None,
     dynamic_shapes: object,
 ) -> ExportedProgram:
-    """The exported program of a module; one that is given is taken as it is.
+    """Export a module by torch.export; return an exported program as it is.
 
     Raises:
         InputError: torch.export refuses the module, with its own words and the user's
@@ -68,7 +68,7 @@ def export_program(
 
 
 def _require_tensors(args: object) -> None:
-    """Refuse example arguments that are no tuple, or arrays of NumPy."""
+    """Refuse example arguments that are no tuple, or that hold NumPy arrays."""
     if not isinstance(args, (tuple, list)):
         fail(
             "bad-argument",
@@ -88,7 +88,8 @@ def _require_tensors(args: object) -> None:
 
 @contextmanager
 def training(model: torch.nn.Module | ExportedProgram, train: bool) -> Iterator[None]:
-    """Put the parts of a module in training mode within this block, if `train` is true.
+    """Put a module in training mode within this block if `train`; restore it
+    afterwards.
 
     Afterwards each of them is in the mode that it was in.
     """
@@ -104,7 +105,7 @@ def training(model: torch.nn.Module | ExportedProgram, train: bool) -> Iterator[
 
 
 def read(path: Path) -> ExportedProgram:
-    """The exported program in a .pt2 file.
+    """Return the exported program that a .pt2 file holds.
 
     Raises:
         InputError: torch cannot read it.
@@ -145,7 +146,7 @@ _OP_ADVICE = (
 
 
 def _register_ops(path: Path, namespace: str) -> bool:
-    """Import the package that registers a namespace's ops, if it is not yet.
+    """Import the installed package that registers ops of a namespace, if need be.
 
     Args:
         path: of the file that needs them, for the error.
@@ -168,7 +169,7 @@ def _register_ops(path: Path, namespace: str) -> bool:
 
 
 def _require_package(path: Path, name: str) -> NoReturn:
-    """Refuse a file that needs a package."""
+    """Raise SetupError: a file needs a package that is not installed."""
     raise SetupError(
         "missing-extra",
         f"'{path.name}' has tensors or ops of the package '{name}', which is not "
@@ -181,7 +182,7 @@ _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not regist
 
 
 def _reading_advice(path: Path, said: str) -> str:
-    """Suggest a remedy for a file that torch does not read."""
+    """Return advice on a .pt2 file that torch fails to read."""
     if "which is not registered" in said:
         return _OP_ADVICE.format(name=path.name)
     found = _UNREGISTERED.search(said)
@@ -196,8 +197,8 @@ def _reading_advice(path: Path, said: str) -> str:
 
 @contextmanager
 def _logged_errors() -> Iterator[list[BaseException]]:
-    """Collect the errors that torch.export handles in this block, which it logs with
-    traces.
+    """Collect errors that torch.export catches within this block, instead of their
+    logs.
     """
     found: list[BaseException] = []
 
@@ -217,13 +218,13 @@ def _logged_errors() -> Iterator[list[BaseException]]:
 
 @cache
 def decompositions() -> dict[OpOverload, Callable[..., object]]:
-    """Return torch's decompositions of the ops that `ops/` does not list."""
+    """Return torch's decompositions of ops that have no import function in `ops/`."""
     table = {**decomposition_table, **torch.export.default_decompositions()}
     return {op: rule for op, rule in table.items() if not stays_whole(op)}
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """The program without mutation, in ops of `ops/` as far as torch can say it so.
+    """Return a functional program, with ops that `ops/` lacks decomposed by torch.
 
     An op that `ops/` lists stays whole. Every other one becomes simpler ones by torch's
     decomposition, if it has one. To look for these, torch traces the graph twice more,
@@ -241,7 +242,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
 
 
 def _forget_ranges_of_terms(program: ExportedProgram) -> None:
-    """Leave out the ranges of sizes such as `2*s0`, which torch reads from a file.
+    """Remove the ranges of size expressions such as `2*s0` from a program, in place.
 
     It takes them for symbols and ends with an AssertionError when it traces the program
     again (torch 2.13). They follow from those of the symbols.
@@ -256,9 +257,7 @@ def _forget_ranges_of_terms(program: ExportedProgram) -> None:
 
 
 def _is_plain(program: ExportedProgram) -> bool:
-    """Return whether all ops are in `ops/`, and writes are such as `writes.py` can
-    do.
-    """
+    """Return whether a program needs no decomposition and only in-place writes."""
     module = program.graph_module
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False
@@ -299,7 +298,7 @@ _ADVICE = {
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Raise torch's error as one of aotc, at the user's line."""
+    """Raise a torch.export error as an InputError at the user's line."""
     kind = type(error).__name__
     raise InputError(
         "torch-export",
@@ -313,11 +312,12 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 def _first_paragraph(error: BaseException) -> str:
+    """Return the first paragraph of an error's message."""
     return str(error).strip().split("\n\n")[0] or type(error).__name__
 
 
 def _user_line(error: Exception) -> str | None:
-    """The innermost line on the way to `error` that is the user's."""
+    """Return the innermost file and line of the user's code in an error's traceback."""
     lines = [
         f"{relative_path(frame.f_code.co_filename)}:{number}"
         for frame, number in traceback.walk_tb(error.__traceback__)
@@ -329,9 +329,7 @@ def _user_line(error: Exception) -> str | None:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a source file is one of PyTorch, of Python, or of this
-    frontend.
-    """
+    """Return whether a source file belongs to PyTorch, Python or this importer."""
     path = Path(filename)
     if path.is_relative_to(_PYTHON) and "site-packages" not in path.parts:
         return True

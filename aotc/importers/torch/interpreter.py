@@ -63,7 +63,7 @@ _ABOUT_MEMORY = {
 def evaluate(
     module: GraphModule, arguments: Sequence[object], settled: Container[Node] = ()
 ) -> Any:
-    """Evaluate a graph for these values of its placeholders.
+    """Interpret an fx graph on these arguments; return its results.
 
     Args:
         module: the graph.
@@ -96,7 +96,7 @@ def evaluate(
 
 
 def _result_of(node: Node, values: dict[Node, object], sizes: UnbackedSizes) -> object:
-    """The result of a node: that of its function in `OPS`, or its rule in `PADDED`."""
+    """Return an fx node's result by its function, or its rule for padded values."""
     args, named = _arguments(node)
     given = _value(args, values)
     options = {
@@ -134,7 +134,7 @@ def _require_arguments(
     given: Sequence[object],
     options: Mapping[str, object],
 ) -> None:
-    """Refuse a node with arguments that its function does not take."""
+    """Refuse a node whose arguments do not fit its import function's signature."""
     try:
         inspect.signature(function).bind(*given, **options)
     except ValueError:  # a function of Python's own
@@ -144,7 +144,7 @@ def _require_arguments(
 
 
 def _require_declared(node: Node, result: object) -> None:
-    """Hold the results of a node to the shapes that torch gives them."""
+    """Refuse a node's results whose shape contradicts torch's."""
     made = node.meta.get("val")
     several = isinstance(made, (list, tuple))
     values: Any = result if several else [result]
@@ -161,7 +161,7 @@ DIM_ADVICE = (
 
 
 def _arguments(node: Node) -> tuple[list[object], dict[str, object]]:
-    """The arguments of a node; those have names that can only be given by name."""
+    """Return a node's positional and keyword arguments, with defaults filled in."""
     args, named = list(node.args), dict(node.kwargs)
     schema = getattr(node.target, "_schema", None)
     rest = [] if schema is None else schema.arguments[len(args) :]
@@ -172,7 +172,7 @@ def _arguments(node: Node) -> tuple[list[object], dict[str, object]]:
 
 
 def _value(part: object, values: dict[Node, object]) -> Any:
-    """An argument of a node, with values in the place of nodes."""
+    """Return a tree of a node's arguments, with nodes replaced by their values."""
     if isinstance(part, Node):
         return values[part]
     if isinstance(part, (list, tuple)):
@@ -187,7 +187,7 @@ def _value(part: object, values: dict[Node, object]) -> Any:
 
 
 def _attribute(module: GraphModule, target: str) -> Any:
-    """A constant, or a subgraph as a function of its arguments."""
+    """Return the constant that a get_attr names, or a subgraph as a function."""
     found = module
     for name in target.split("."):
         found = getattr(found, name)
@@ -206,7 +206,7 @@ def _attribute(module: GraphModule, target: str) -> Any:
 
 
 def _placeholder(node: Node, values: dict[Node, object]) -> object:
-    """Return zeros of the types that torch gives the results of a node."""
+    """Return zeros of the types that torch infers for a node's results."""
     made = node.meta.get("val")
     if isinstance(made, (list, tuple)):
         return [_zeros(each, values) for each in made]
@@ -214,6 +214,7 @@ def _placeholder(node: Node, values: dict[Node, object]) -> object:
 
 
 def _zeros(made: object, values: dict[Node, object]) -> object:
+    """Return zeros of the type of a fake tensor."""
     if not isinstance(made, torch.Tensor):
         fail("unsupported", f"the result of the op is a {type(made).__name__}")
     sizes = known_sizes(values)
@@ -232,7 +233,9 @@ def _zeros(made: object, values: dict[Node, object]) -> object:
 
 @contextmanager
 def _at_node(node: Node) -> Iterator[None]:
-    """Locate everything in this block at the node's line and in its layer."""
+    """Locate errors and emitted ops within this block at a node's source line and
+    layer.
+    """
     place, path = line_of(node), layer_of(node)
     with at_location(place or user_place()):
         if path:

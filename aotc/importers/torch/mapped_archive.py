@@ -34,7 +34,7 @@ _ELEMENT = bytes(16)  # a multiple of the size of any element
 
 @dataclass(frozen=True)
 class _MappedTensor:
-    """A tensor that stays in the file.
+    """The layout of a large tensor in a .pt2 archive, which is not copied to memory.
 
     Args:
         name: of the tensor in the program.
@@ -50,7 +50,7 @@ class _MappedTensor:
 
 
 def load(path: Path) -> torch.export.ExportedProgram:
-    """Return the exported program in a .pt2 file; its large tensors are mapped.
+    """Return the exported program in a .pt2 file, with large tensors memory-mapped.
 
     Raises:
         Exception: whatever torch, or zipfile, finds wrong with the bytes.
@@ -79,7 +79,7 @@ def load(path: Path) -> torch.export.ExportedProgram:
 def _filled(
     placeholder: torch.Tensor, data: torch.Tensor, mapped: _MappedTensor
 ) -> torch.Tensor:
-    """Return the tensor of a placeholder, given the bytes of its elements."""
+    """Return a tensor like a placeholder, over the mapped bytes of its elements."""
     found = data.view(placeholder.dtype).as_strided(
         placeholder.shape, mapped.strides, mapped.offset
     )
@@ -89,7 +89,7 @@ def _filled(
 
 
 def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_MappedTensor]:
-    """Copy an archive but for the elements of large tensors; yield these."""
+    """Copy a .pt2 archive without large tensors' data; yield those tensors."""
     members = {each.filename: each for each in archive.infolist()}
     configs = {name: each for name, each in members.items() if name.endswith(_CONFIGS)}
     changed: dict[str, bytes] = {}
@@ -117,9 +117,7 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_MappedT
 
 
 def _can_be_mapped(row: JsonObject, member: zipfile.ZipInfo | None) -> bool:
-    """Return whether a tensor is stored in its file as it is in memory, and is
-    large.
-    """
+    """Return whether a stored tensor is large, uncompressed and contiguous bytes."""
     meta = row["tensor_meta"]
     if member is None or row["use_pickle"] or meta is None:
         return False

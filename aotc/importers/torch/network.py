@@ -67,7 +67,7 @@ _ZERO_POINTS = {"zero_point", "zero_points"}  # as quantised ops call them
 def network_of(
     program: ExportedProgram, train: bool = False, are_kept: AreKept = never_kept
 ) -> Imported:
-    """The network of an exported program.
+    """Return an exported program as a network: an entry function of weights and inputs.
 
     Args:
         program: what torch.export made.
@@ -81,15 +81,15 @@ def network_of(
     if program is not source:
         note_decompositions(source.graph_module, decompositions())
     guards = size_guards(program, _arguments(program))
-    dropped = [] if train else grouped_findings(_dropping(program))
-    unkept = grouped_findings(_unkept(guards))
+    dropped = [] if train else grouped_findings(_dropout_obstacles(program))
+    unkept = grouped_findings(_guard_obstacles(guards))
     require_importable([*import_obstacles(program), *dropped, *unkept])
     slots = list(_slots(program))
     weights = {slot.key: slot.value for slot in slots if slot.kind == "weight"}
     state = {slot.key: slot.value for slot in slots if slot.kind == "state"}
     kept = tuple(each for each in guards if isinstance(each, ExportSizeGuard))
     inputs = _inputs(program, kept, are_kept)
-    key = "key" + "_" * ("key" in inputs) if train and _drops(program) else None
+    key = "key" + "_" * ("key" in inputs) if train and _has_dropout(program) else None
     named = inputs if key is None else {**inputs, key: Spec((2,), "u32")}
     computed = of_program(source, program, dict(_arguments(source)))
     return Imported(
@@ -121,7 +121,9 @@ _UPDATES = {OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION}
 
 
 def import_obstacles(program: ExportedProgram) -> list[OpFinding]:
-    """Return all that stands in the way of importing an exported program."""
+    """Return why an exported program cannot be imported: unsupported ops, inputs,
+    outputs.
+    """
     signature = program.graph_signature
     return [
         *unsupported_ops(program.graph_module),
@@ -133,6 +135,7 @@ def import_obstacles(program: ExportedProgram) -> list[OpFinding]:
 
 
 def _input_obstacles(specs: Sequence[InputSpec]) -> Iterator[Obstacle]:
+    """Yield inputs that are no tensors or are varying numbers, as obstacles."""
     for spec in specs:
         if spec.kind not in _INPUTS:
             what = spec.kind.name.lower().replace("_", " ")
@@ -143,6 +146,7 @@ def _input_obstacles(specs: Sequence[InputSpec]) -> Iterator[Obstacle]:
 
 
 def _stored_obstacles(program: ExportedProgram) -> Iterator[Obstacle]:
+    """Yield stored tensors of unsupported layout or dtype, as obstacles."""
     for spec, tensor in _stored_tensors(program):
         what = spec.kind.name.lower()
         if tensor.layout is not torch.strided:
@@ -152,6 +156,7 @@ def _stored_obstacles(program: ExportedProgram) -> Iterator[Obstacle]:
 
 
 def _output_obstacles(specs: Sequence[OutputSpec]) -> Iterator[Obstacle]:
+    """Yield writes to inputs, as obstacles."""
     for spec in specs:
         if spec.kind is OutputKind.USER_INPUT_MUTATION:
             advice = (
@@ -162,7 +167,7 @@ def _output_obstacles(specs: Sequence[OutputSpec]) -> Iterator[Obstacle]:
 
 
 def _padded_outputs(program: ExportedProgram) -> Iterator[Obstacle]:
-    """Yield results whose sizes depend on values; those of an entry have known ones."""
+    """Yield outputs of data-dependent shape, as obstacles."""
     (end,) = (node for node in program.graph.nodes if node.op == "output")
     for node in end.all_input_nodes:
         made = node.meta.get("val")
@@ -181,9 +186,10 @@ def _padded_outputs(program: ExportedProgram) -> Iterator[Obstacle]:
 _UNBACKED = re.compile(r"\bu\d+\b")  # torch's symbols for what values decide
 
 
-def _unkept(
+def _guard_obstacles(
     guards: Sequence[ExportSizeGuard | Unkept],
 ) -> Iterator[Obstacle]:
+    """Yield guards that aotc cannot check, as obstacles."""
     for guard in guards:
         if isinstance(guard, Unkept):
             place = (
@@ -200,7 +206,7 @@ def _unkept(
 
 @dataclass(frozen=True)
 class _Slot:
-    """The role of a placeholder of the graph.
+    """The role of a graph placeholder: weight, state, input or constant.
 
     Args:
         kind: `weight`, `state`, `input` or `fixed`.
@@ -216,7 +222,7 @@ class _Slot:
 
 
 def _slots(program: ExportedProgram) -> Iterator[_Slot]:
-    """Yield one slot for each placeholder, in order."""
+    """Yield the role of each placeholder of the graph, in order."""
     signature = program.graph_signature
     updated = {s.target for s in signature.output_specs if s.kind in _UPDATES}
     stored = {spec.target: tensor for spec, tensor in _stored_tensors(program)}
@@ -238,6 +244,7 @@ def _slots(program: ExportedProgram) -> Iterator[_Slot]:
 
 
 def _input_slot(spec: InputSpec, number: int) -> _Slot:
+    """Return the role of an argument's leaf: an input, or a fixed constant."""
     if isinstance(spec.arg, ConstantArgument):
         return _Slot("fixed", value=spec.arg.value)
     return _Slot("input", number)
@@ -246,9 +253,7 @@ def _input_slot(spec: InputSpec, number: int) -> _Slot:
 def _stored_tensors(
     program: ExportedProgram,
 ) -> Iterator[tuple[InputSpec, torch.Tensor]]:
-    """Yield the tensors that the module stores and uses, with the spec of the
-    placeholder.
-    """
+    """Yield each parameter, buffer or constant that the graph reads, with its spec."""
     users = {n.name: n.users for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind in _STORED and users[spec.arg.name]:
@@ -257,22 +262,24 @@ def _stored_tensors(
 
 
 def _uniform_zero_points(program: ExportedProgram) -> Iterator[str]:
-    """Yield the names of zero points that are one number for all channels.
+    """Yield names of quantisation zero points with one value for all channels.
 
     What is known of it decides whether integers can be multiplied.
     """
     nodes_of = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec, tensor in _stored_tensors(program):
         node = nodes_of[spec.arg.name]
-        roles = {role for reader in node.users for role in _roles(node, reader)}
+        roles = {
+            role for reader in node.users for role in _parameter_names(node, reader)
+        }
         is_small = 0 < tensor.nbytes <= _LARGEST_CONSTANT
         is_read = roles and roles <= _ZERO_POINTS and is_small
         if is_read and bool((tensor == tensor.flatten()[0]).all()):
             yield spec.target
 
 
-def _roles(node: torch.fx.Node, reader: torch.fx.Node) -> set[str]:
-    """Return the names of the arguments of an op that a node is given for."""
+def _parameter_names(node: torch.fx.Node, reader: torch.fx.Node) -> set[str]:
+    """Return the parameter names of an op by which it takes a node."""
     schema = getattr(reader.target, "_schema", None)
     named = [*reader.kwargs.items()]
     if schema is not None:
@@ -283,7 +290,7 @@ def _roles(node: torch.fx.Node, reader: torch.fx.Node) -> set[str]:
 def _stored_slot(
     spec: InputSpec, key: str, tensor: torch.Tensor, updated: bool
 ) -> _Slot:
-    """Return the slot of a stored tensor: a state, a small constant, or a weight."""
+    """Return the role of a stored tensor: a state, a small constant, or a weight."""
     if updated:
         return _Slot("state", key, numpy_of(tensor))
     persistent = spec.kind is InputKind.PARAMETER or spec.persistent
@@ -296,7 +303,7 @@ def _stored_slot(
 def _inputs(
     program: ExportedProgram, guards: Sequence[ExportSizeGuard], are_kept: AreKept
 ) -> dict[str, Any]:
-    """The Specs of each argument, by its name in `forward`."""
+    """Return the Specs of each argument by its name in `forward`."""
     fakes = {n.name: n.meta.get("val") for n in program.graph.nodes}
     specs = [
         spec.arg
@@ -318,7 +325,9 @@ def _inputs(
 def _spec_of(
     tensor: torch.Tensor | None, dims: Mapping[sympy.Symbol, Named]
 ) -> Spec | Complex | None:
-    """The Spec of an input, or of its two parts; None for one that is fixed."""
+    """Return a tensor's Spec, a pair for complex dtypes; None for a constant
+    argument.
+    """
     if tensor is None:
         return None
     dtype = name_of_dtype(tensor.dtype)
@@ -329,7 +338,7 @@ def _spec_of(
 
 
 def _arguments(program: ExportedProgram) -> list[tuple[str, TreeSpec]]:
-    """The name and the form of each argument of `forward` that was given."""
+    """Return name and TreeSpec of each argument of `forward` in the export."""
     positional, keywords = program.call_spec.in_spec.children()
     names = program.module_call_graph[0].signature.forward_arg_names or []
     count = positional.num_children
@@ -338,14 +347,14 @@ def _arguments(program: ExportedProgram) -> list[tuple[str, TreeSpec]]:
     return list(zip([*given, *keywords.context], forms, strict=True))
 
 
-def _dropping(program: ExportedProgram) -> Iterator[Obstacle]:
-    """Yield the ops that drop elements, which need a key."""
+def _dropout_obstacles(program: ExportedProgram) -> Iterator[Obstacle]:
+    """Yield dropout ops as obstacles: they need a random key."""
     for node in filter(drops, nodes.calls(program.graph_module)):
         yield str(node.target), REFUSED[0], nodes.shown_place(node), REFUSED[1]
 
 
-def _drops(program: ExportedProgram) -> bool:
-    """Return whether a program drops elements at random."""
+def _has_dropout(program: ExportedProgram) -> bool:
+    """Return whether a program has dropout that is active."""
     return any(map(drops, nodes.calls(program.graph_module)))
 
 
@@ -353,7 +362,7 @@ _VARIES = object()  # what is no flag
 
 
 def _fixed_leaves(program: ExportedProgram) -> Iterator[object]:
-    """Yield the value that each argument in a row is fixed to, if it is."""
+    """Yield, for each argument leaf, the constant it is fixed to, or `_VARIES`."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             constant = isinstance(spec.arg, ConstantArgument)
@@ -365,7 +374,7 @@ def _fixed_leaves(program: ExportedProgram) -> Iterator[object]:
 
 @dataclass(frozen=True)
 class _Network:
-    """An exported program as a function of traced arrays."""
+    """An exported program as a Python function of traced arrays."""
 
     program: ExportedProgram
     slots: Sequence[_Slot]
@@ -376,7 +385,9 @@ class _Network:
     key: str | None = None
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        """The result for (weights, state, inputs…); see `Imported`."""
+        """Return the network's results for (weights, state, inputs…); see
+        `Imported`.
+        """
         remaining = list(args)
         weights: Any = remaining.pop(0) if self.has_weights and remaining else {}
         state: Any = remaining.pop(0) if self.has_state and remaining else {}
@@ -410,7 +421,7 @@ class _Network:
     def _declared(
         self, values: Sequence[Array | Complex]
     ) -> Iterator[tuple[Declared, Shape]]:
-        """The shape that torch gives each input, and the one that it has."""
+        """Yield the shape that torch states for each array, and the shape it has."""
         nodes = [n for n in self.program.graph.nodes if n.op == "placeholder"]
         for node, slot, value in zip(nodes, self.slots, values, strict=True):
             made = node.meta.get("val")
@@ -418,7 +429,9 @@ class _Network:
                 yield declared_of(made), value.shape
 
     def _leaves(self, given: Mapping[str, PyTree]) -> list[Any]:
-        """The arguments in a row; flags must be those of the export."""
+        """Return the argument leaves, flattened; refuse constants other than the
+        exported.
+        """
         fixed: list[Any] = list(_fixed_leaves(self.program))
         leaves: list[Any] = []
         for name, form in _arguments(self.program):
@@ -439,25 +452,27 @@ class _Network:
     def _pack_results(
         self, state: Mapping[str, object], results: Sequence[object]
     ) -> PyTree:
-        """The result in its containers; after the new state, if there is one."""
+        """Return results in torch's containers; (new state, result) if there is a
+        state.
+        """
         new, leaves = dict(state), []
         specs = self.program.graph_signature.output_specs
         for spec, value in zip(specs, results, strict=True):
             if spec.kind in _UPDATES:
                 new[spec.target] = value
             elif spec.kind is not OutputKind.TOKEN:
-                leaves.append(_output(value))
+                leaves.append(_as_output(value))
         result = tree_of(self.program.call_spec.out_spec, iter(leaves))
         return (new, result) if self.has_state else result
 
 
 def _lift(value: object) -> Array | Complex:
-    """Lift an array, or the two of complex numbers, for computing."""
+    """Return an array, or a complex pair, lifted for tracing."""
     return value.map(lift) if isinstance(value, Complex) else lift(value)
 
 
-def _output(value: Any) -> Array | Complex | None:
-    """A result; numbers and sizes become arrays of the dtype that torch gives them."""
+def _as_output(value: Any) -> Array | Complex | None:
+    """Return a result as an array; numbers and sizes get PyTorch's dtypes."""
     if value is None or isinstance(value, Complex):
         return value
     if is_data_dependent(value):

@@ -15,7 +15,7 @@ _FRAME = re.compile(r'File "(.+?)", line (\d+)')
 
 
 def calls(module: GraphModule) -> Iterator[Node]:
-    """The calls of ops in a graph and in its subgraphs."""
+    """Yield the call_function nodes of a graph and of its subgraphs."""
     for node in module.graph.nodes:
         if node.op == "get_attr" and _is_graph(module, node):
             yield from calls(module.get_submodule(node.target))
@@ -24,6 +24,7 @@ def calls(module: GraphModule) -> Iterator[Node]:
 
 
 def _is_graph(module: GraphModule, node: Node) -> bool:
+    """Return whether a get_attr node names a subgraph."""
     return isinstance(getattr(module, node.target, None), GraphModule)
 
 
@@ -35,7 +36,7 @@ def title_of(node: Node) -> str:
 
 
 def line_of(node: Node) -> Place | None:
-    """The innermost line that made the node and is the user's, if there is one."""
+    """Return file and line of the user's code that made a node; None if unknown."""
     lines = [
         (file, int(number))
         for file, number in _FRAME.findall(node.meta.get("stack_trace") or "")
@@ -45,14 +46,14 @@ def line_of(node: Node) -> Place | None:
 
 
 def layer_of(node: Node) -> str:
-    """`encoder/layers/0`: the innermost module that made the node."""
+    """Return the path of the module that made a node, such as `encoder/layers/0`."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for path, _ in stack.values() if isinstance(path, str)]
     return paths[-1].replace(".", "/") if paths else ""
 
 
 def shown_place(node: Node) -> str:
-    """`file:line (layer/path)` of a node, for messages."""
+    """Return a node's location as text, `file:line (layer/path)`."""
     place, path = line_of(node), layer_of(node)
     line = f"{relative_path(place[0])}:{place[1]}" if place else node.name
     return f"{line} ({path})" if path else line

@@ -25,7 +25,7 @@ def of_program(
     program: ExportedProgram,
     forms: Mapping[str, _pytree.TreeSpec],
 ) -> Original:
-    """Return the original of a program, which PyTorch computes.
+    """Return an `Original` that runs an exported program in PyTorch, to compare with.
 
     Args:
         source: as it was exported.
@@ -55,13 +55,14 @@ def of_program(
 
 
 class _Recorder(Interpreter):  # type: ignore[misc]
-    """An interpreter that keeps the result of each node."""
+    """An fx interpreter that records the result of each node."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=False)
         self.values: dict[Node, object] = {}
 
     def run_node(self, n: Node) -> object:
+        """Run a node, and record its result as NumPy arrays."""
         result = super().run_node(n)
         self.values[n] = _pytree.tree_map(_array, result)
         return result
@@ -70,7 +71,7 @@ class _Recorder(Interpreter):  # type: ignore[misc]
 def _leaves(
     program: ExportedProgram, forms: Mapping[str, _pytree.TreeSpec], inputs: Inputs
 ) -> list[torch.Tensor]:
-    """Return the arguments in a row, as tensors; fixed ones as they were exported."""
+    """Return inputs flattened to tensors, with constants of the export filled in."""
     given: list[Any] = [
         leaf
         for n, form in forms.items()
@@ -92,7 +93,7 @@ def _leaves(
 def _placeholders(
     program: ExportedProgram, leaves: Iterator[torch.Tensor]
 ) -> Iterator[torch.Tensor]:
-    """Yield the arguments of the graph: parameters, buffers and constants first."""
+    """Yield the graph's arguments: stored tensors (cloned), then inputs."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             yield next(leaves)
@@ -105,7 +106,7 @@ def _placeholders(
 def _example(
     source: ExportedProgram, forms: Mapping[str, _pytree.TreeSpec]
 ) -> Inputs | None:
-    """The inputs that it was exported with."""
+    """Return the example inputs of the export by name; None if it has none."""
     if source.example_inputs is None:
         return None
     leaves = map(_array, _pytree.tree_leaves(source.example_inputs))
@@ -114,12 +115,12 @@ def _example(
 
 
 def _has_arrays(tree: PyTree) -> bool:
-    """Return whether a tree is an input of a call, and no flag that is fixed."""
+    """Return whether a tree holds arrays, not only constants of the export."""
     return any(isinstance(leaf, np.ndarray) for leaf in flatten(tree)[0])
 
 
 def _array(value: object) -> object:
-    """A result as NumPy has it; numbers have the dtypes that torch gives them."""
+    """Return a tensor as a NumPy array; integers as i64; other values as they are."""
     if isinstance(value, torch.Tensor):
         return numpy_of(value.clone())
     if isinstance(value, int) and not isinstance(value, bool):

@@ -22,13 +22,14 @@ Result = TypeVar("Result")
 
 
 def _category(dtype: str) -> int:
+    """Return the promotion category of a dtype: 0 bool, 1 integer, 2 float."""
     if dtype == "bool":
         return 0
     return 2 if dtypes.is_float(dtype) else 1
 
 
 def common_dtype(one: str, other: str) -> str:
-    """The least dtype that holds both, as PyTorch has them."""
+    """Return the dtype that PyTorch promotes two dtypes to."""
     if _category(one) != _category(other):
         return max(one, other, key=_category)
     if {one, other} == {"f16", "bf16"}:
@@ -40,13 +41,14 @@ def common_dtype(one: str, other: str) -> str:
 
 
 def _number_dtype(number: Operand) -> str:
+    """Return PyTorch's default dtype for a Python number or size."""
     if isinstance(number, bool):
         return "bool"
     return "i64" if isinstance(number, int | SymbolicDim) else "f32"
 
 
 def result_dtype(*operands: Operand) -> str:
-    """The dtype of an operation on arrays and Python numbers."""
+    """Return the dtype of PyTorch's result for arrays and Python numbers."""
     arrays = [x for x in operands if isinstance(x, Array)]
     levels = (
         [x.dtype for x in arrays if x.ndim],
@@ -63,6 +65,7 @@ def result_dtype(*operands: Operand) -> str:
 
 
 def _common_dtype_of_all(names: Iterable[str]) -> str | None:
+    """Return the dtype that PyTorch promotes all of these to; None for none."""
     result: str | None = None
     for name in names:
         result = name if result is None else common_dtype(result, name)
@@ -70,7 +73,7 @@ def _common_dtype_of_all(names: Iterable[str]) -> str | None:
 
 
 def as_dtype(x: Operand, dtype: str) -> Array:
-    """An array or a Python number in this dtype; integers keep their lowest bits."""
+    """Return an array or Python number in a dtype; integers wrap around."""
     if isinstance(x, Array):
         return astype(x, dtype)
     if isinstance(x, int) and dtype in dtypes.INTEGERS:
@@ -80,20 +83,20 @@ def as_dtype(x: Operand, dtype: str) -> Array:
 
 
 def promote(*operands: Operand) -> list[Array]:
-    """The operands in the dtype of their result."""
+    """Return the operands converted to their common dtype by PyTorch's rules."""
     dtype = result_dtype(*operands)
     return [as_dtype(x, dtype) for x in operands]
 
 
 def promote_floats(*operands: Operand) -> list[Array]:
-    """Promote operands of functions with float results only; integers become f32."""
+    """Return the operands converted to their common float dtype; integers to f32."""
     dtype = result_dtype(*operands)
     dtype = dtype if dtypes.is_float(dtype) else "f32"
     return [as_dtype(x, dtype) for x in operands]
 
 
 def promoting(function: Callable[..., Result]) -> Callable[..., Result]:
-    """A function of arrays of one dtype, for arrays and numbers of several."""
+    """Wrap a function of arrays of one dtype to promote mixed operands."""
 
     def call(*operands: Operand) -> Result:
         return function(*promote(*operands))
@@ -102,7 +105,7 @@ def promoting(function: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def promoting_floats(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function with float results only that promotes its operands."""
+    """Wrap a function of floats to promote mixed operands, integers to f32."""
 
     def call(*operands: Operand) -> Result:
         return function(*promote_floats(*operands))

@@ -20,7 +20,7 @@ _KEYS = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd)
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """Keep recurrent networks as whole ops, not taken apart, within this block."""
+    """Keep LSTM, GRU and RNN as single ops in torch.export within this block."""
     aten = torch.ops.aten
     rules = {
         aten.lstm.input: _shapes_of_lstm,
@@ -42,6 +42,7 @@ def whole() -> Iterator[None]:
 def _set_kernels(
     op: torch._ops.OpOverload, kernels: dict[DispatchKey, Callable[..., object]]
 ) -> None:
+    """Replace the Python kernels of a torch op, in place."""
     op.py_kernels = kernels
     op._dispatch_cache.clear()
 
@@ -49,7 +50,7 @@ def _set_kernels(
 def _shapes_of_lstm(
     x: torch.Tensor, initial: Sequence[torch.Tensor], *options: object
 ) -> tuple[torch.Tensor, ...]:
-    """Return tensors like the outputs, the last states and the last cells."""
+    """Return empty tensors like an LSTM's outputs, last states and last cells."""
     state, cell = initial
     width = state.shape[-1]
     return _outputs(x, width, options), state.clone(), cell.clone()
@@ -58,10 +59,11 @@ def _shapes_of_lstm(
 def _shapes(
     x: torch.Tensor, state: torch.Tensor, *options: object
 ) -> tuple[torch.Tensor, ...]:
-    """Return tensors like the outputs and the last states."""
+    """Return empty tensors like a GRU's or RNN's outputs and last states."""
     return _outputs(x, state.shape[-1], options), state.clone()
 
 
 def _outputs(x: torch.Tensor, width: int, options: Sequence[object]) -> torch.Tensor:
+    """Return an empty tensor like a recurrent network's outputs."""
     bidirectional = options[5]
     return x.new_empty((*x.shape[:-1], width * (2 if bidirectional else 1)))

@@ -19,7 +19,7 @@ AreKept = Callable[[str], bool]  # of a size by its name
 
 
 def never_kept(name: str) -> bool:
-    """Return False, so that code traced for sizes of 2 and more is used for 1."""
+    """Return False: a size traced as 2 or more may be 1 in calls."""
     return False
 
 
@@ -29,7 +29,7 @@ def named_dims(
     multiples: Mapping[tuple[str, int], int],
     are_kept: AreKept,
 ) -> dict[sympy.Symbol, Dim]:
-    """A Dim for each symbol in the shapes of the inputs.
+    """Return a Dim, with name and range, for each symbol in the inputs' shapes.
 
     It has the name of the torch.export.Dim that the user gave; where a file does not
     keep that, the first input and axis that have the size.
@@ -54,7 +54,7 @@ def named_dims(
 
 
 def promises_of(dynamic_shapes: object) -> set[str]:
-    """Return the names of the torch.export.Dims that have a minimum of 2.
+    """Return names of the torch.export.Dims with a minimum of 2.
 
     An exported program does not tell it from what torch.export takes for granted.
     """
@@ -65,6 +65,7 @@ def promises_of(dynamic_shapes: object) -> set[str]:
 
 
 def _symbols(sizes: Iterable[int | torch.SymInt]) -> list[sympy.Symbol]:
+    """Return torch's symbols in sizes, in order."""
     symbolic = [size for size in sizes if isinstance(size, torch.SymInt)]
     return [
         s for size in symbolic for s in sorted(size.node.expr.free_symbols, key=str)
@@ -72,7 +73,7 @@ def _symbols(sizes: Iterable[int | torch.SymInt]) -> list[sympy.Symbol]:
 
 
 def _given_name(shape_env: ShapeEnv, symbol: sympy.Symbol) -> str | None:
-    """The name of the user's torch.export.Dim."""
+    """Return the name of the user's torch.export.Dim for a symbol; None if unknown."""
     names = shape_env.source_name_to_debug_name
     for source in shape_env.var_to_sources.get(symbol, ()):
         name = str(names.get(source.name, ""))
@@ -84,6 +85,7 @@ def _given_name(shape_env: ShapeEnv, symbol: sympy.Symbol) -> str | None:
 def _dim(
     program: ExportedProgram, symbol: sympy.Symbol, name: str, step: int, least: int
 ) -> Dim:
+    """Return a Dim with the range that the program states for a symbol."""
     known = program.range_constraints.get(symbol)
     low, high = (known.lower, known.upper) if known is not None else (0, sympy.oo)
     least = min(least, max(int(low), 1)) if low <= _SMALLEST_TRACED else int(low)
@@ -93,13 +95,16 @@ def _dim(
 def term_of(
     size: int | torch.SymInt, dims: Mapping[sympy.Symbol, Dim]
 ) -> int | DimTerm:
-    """A size of an input: a number, a Dim, or `2 * n + 1` for a Dim n."""
+    """Return an input's size as a number, a Dim, or an expression such as `2 *
+    n + 1`.
+    """
     if not isinstance(size, torch.SymInt):
         return int(size)
     return _term(size.node.expr, dims)
 
 
 def _term(expression: sympy.Expr, dims: Mapping[sympy.Symbol, Dim]) -> int | DimTerm:
+    """Return a sympy expression of sizes as a number or Dim expression."""
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:

@@ -23,7 +23,7 @@ PARTS = {"complex64": "f32", "complex128": "f64"}
 
 
 def name_of_dtype(dtype: torch.dtype) -> str:
-    """The name that aotc has for a dtype; complex ones keep PyTorch's.
+    """Return aotc's name of a torch dtype; complex ones keep PyTorch's name.
 
     Raises:
         InputError: aotc has no such dtype.
@@ -33,26 +33,26 @@ def name_of_dtype(dtype: torch.dtype) -> str:
 
 
 def declared_of(fake: torch.Tensor) -> Declared:
-    """The shape that torch gives a value, without the sizes that vary."""
+    """Return the shape of a fake tensor, with None for symbolic sizes."""
     return [_number(size) for size in fake.shape]
 
 
 def _number(size: int | torch.SymInt) -> int | None:
-    """A size that torch knows, also as a SymInt that has turned out to be a number."""
+    """Return a size as an int if it is static; None if it is symbolic."""
     if isinstance(size, int):
         return size
     return int(size.node.expr) if size.node.expr.is_Integer else None
 
 
 def is_complex(node: Node) -> bool:
-    """Return whether a node takes or makes complex numbers."""
+    """Return whether an fx node reads or returns complex tensors."""
     made = [node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)]
     flat = [x for part in made for x in (part if isinstance(part, list) else [part])]
     return any(isinstance(x, torch.Tensor) and x.is_complex() for x in flat)
 
 
 def is_known(dtype: torch.dtype) -> bool:
-    """Return whether aotc has arrays, or pairs of them, of a dtype."""
+    """Return whether aotc supports a torch dtype, complex ones as pairs."""
     try:
         name_of_dtype(dtype)
     except InputError:
@@ -61,7 +61,7 @@ def is_known(dtype: torch.dtype) -> bool:
 
 
 def numpy_of(tensor: torch.Tensor) -> Any:
-    """The NumPy array over the memory of a dense tensor on the CPU.
+    """Return a NumPy array (a `Complex` pair) that shares a CPU tensor's memory.
 
     It is a `Complex` of two arrays for complex numbers.
 
@@ -81,7 +81,7 @@ def numpy_of(tensor: torch.Tensor) -> Any:
 
 
 def tensor_of(array: np.ndarray | Complex) -> torch.Tensor:
-    """Return a tensor with the elements of a NumPy array, or of a pair of arrays."""
+    """Return a tensor with a copy of the elements of an array or complex pair."""
     if isinstance(array, tuple):  # `Complex`, or as an entry returns one
         return torch.complex(*(torch.from_numpy(np.array(part)) for part in array))
     name = dtypes.canonical_dtype(array.dtype)
@@ -93,7 +93,7 @@ def tensor_of(array: np.ndarray | Complex) -> torch.Tensor:
 
 
 def array_of(tensor: torch.Tensor) -> Array | Complex:
-    """The tensor as a constant."""
+    """Return a tensor as a constant array, or a complex pair."""
     found = numpy_of(tensor)
     if isinstance(found, Complex):
         return Complex(*(Array(data=np.asarray(part)) for part in found))
@@ -101,9 +101,7 @@ def array_of(tensor: torch.Tensor) -> Array | Complex:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """Return a key of a tensor's memory; equal keys are one tensor, as of tied
-    weights.
-    """
+    """Return a hashable key of a tensor's memory; tied weights have equal keys."""
     return (
         tensor.data_ptr(),
         tuple(tensor.shape),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tree_of(spec: TreeSpec, leaves: Iterator[object]) -> Any:
-    """The pytree of the form `spec`; takes its leaves from the iterator."""
+    """Build the pytree of a TreeSpec from leaves, which it takes from the iterator."""
     if spec.is_leaf():
         return next(leaves)
     parts = [tree_of(child, leaves) for child in spec.children()]
@@ -28,7 +28,7 @@ def tree_of(spec: TreeSpec, leaves: Iterator[object]) -> Any:
 
 
 def leaves_of(spec: TreeSpec, tree: Any) -> list[Any]:
-    """The leaves of a tree that `tree_of` makes for `spec`, in torch's order."""
+    """Return the leaves of a pytree of `tree_of`, in the order of the TreeSpec."""
     if spec.is_leaf():
         return [tree]
     keys = _keys(spec)
@@ -41,7 +41,7 @@ def leaves_of(spec: TreeSpec, tree: Any) -> list[Any]:
 
 
 def _keys(spec: TreeSpec) -> list[str] | None:
-    """The names of the children, where they have any."""
+    """Return the keys of a TreeSpec's children; None if they have none."""
     context = spec.context
     if not isinstance(context, (list, tuple)):
         return None
@@ -53,6 +53,7 @@ def _keys(spec: TreeSpec) -> list[str] | None:
 
 
 def _are_names(keys: object) -> bool:
+    """Return whether a value is a list of names or numbers."""
     return isinstance(keys, (list, tuple)) and all(
         isinstance(key, (str, int)) for key in keys
     )

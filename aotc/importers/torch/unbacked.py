@@ -32,7 +32,7 @@ _ASSERTIONS = ("aten._assert_scalar", "aten._functional_assert_scalar")
 
 @dataclass(frozen=True)
 class UnbackedSizes:
-    """The unbacked symbols that are sizes of tensors in a graph.
+    """The unbacked (data-dependent) symbols that are tensor sizes in a graph.
 
     Args:
         symbols: these.
@@ -44,7 +44,7 @@ class UnbackedSizes:
 
     @staticmethod
     def of(graph: Graph) -> UnbackedSizes:
-        """Find the unbacked sizes of a graph."""
+        """Return the unbacked symbols in the tensor shapes of an fx graph."""
         shapes = [tensor.shape for node in graph.nodes for tensor in _tensors(node)]
         bounds: dict[sympy.Symbol, list[sympy.Expr]] = {}
         for symbol, bound in _asserted_bounds(graph):
@@ -52,7 +52,9 @@ class UnbackedSizes:
         return UnbackedSizes(frozenset(symbols_of(shapes)), bounds)
 
     def are_in(self, node: Node) -> bool:
-        """Return whether a node takes or makes tensors of these sizes, or the sizes."""
+        """Return whether a node reads or returns tensors of unbacked sizes, or the
+        sizes.
+        """
         around = [node, *node.all_input_nodes]
         return any(symbols_of(n.meta.get("val")) & self.symbols for n in around)
 
@@ -60,7 +62,9 @@ class UnbackedSizes:
     def bound_new_sizes(
         self, node: Node, values: Mapping[Node, object]
     ) -> Iterator[None]:
-        """Bound new sizes within this block by the module's promises."""
+        """Bound data-dependent sizes made within this block by what the module
+        asserts.
+        """
         promised = _promised_number(node)
         if promised is not None:
             with promise_bound(promised):
@@ -79,7 +83,7 @@ class UnbackedSizes:
             yield
 
     def as_size(self, node: Node, result: object) -> object:
-        """Return a node's result as a size, if torch uses the number as one."""
+        """Return a node's result, as a size where torch uses the number as one."""
         made = node.meta.get("val")
         if not isinstance(made, torch.SymInt) or not isinstance(result, Array):
             return result
@@ -89,7 +93,9 @@ class UnbackedSizes:
 
 
 def _promised_number(node: Node) -> int | None:
-    """Return the size that the module asserts of a vector; None if there is none."""
+    """Return the static length that torch states for a node's vector; None
+    otherwise.
+    """
     made = node.meta.get("val")
     if not isinstance(made, torch.Tensor) or made.ndim != 1:
         return None
@@ -97,9 +103,7 @@ def _promised_number(node: Node) -> int | None:
 
 
 def symbols_of(made: object) -> set[sympy.Symbol]:
-    """Return the unbacked symbols in torch's facts on a node: of shapes, and of
-    numbers.
-    """
+    """Return the unbacked symbols in a node's fake value (tensor, number, or list)."""
     if isinstance(made, (list, tuple, torch.Size)):
         return set().union(*map(symbols_of, made))
     if isinstance(made, torch.Tensor):
@@ -110,10 +114,12 @@ def symbols_of(made: object) -> set[sympy.Symbol]:
 
 
 def _is_unbacked(symbol: sympy.Symbol) -> bool:
+    """Return whether a sympy symbol is one of torch's unbacked symbols."""
     return str(symbol).startswith("u")
 
 
 def _tensors(node: Node) -> Iterator[torch.Tensor]:
+    """Yield the fake tensors of a node's results."""
     made = node.meta.get("val")
     for each in made if isinstance(made, (list, tuple)) else [made]:
         if isinstance(each, torch.Tensor):
@@ -124,9 +130,7 @@ def _tensors(node: Node) -> Iterator[torch.Tensor]:
 
 
 def asserted_test(node: Node) -> sympy.Expr | None:
-    """Return the condition that a node asserts of sizes, as a sympy expression, or
-    None.
-    """
+    """Return the condition that an assertion node checks; None for any other node."""
     if node.op != "call_function" or not str(node.target).startswith(_ASSERTIONS):
         return None
     test = node.args[0].meta.get("val") if isinstance(node.args[0], Node) else None
@@ -134,7 +138,7 @@ def asserted_test(node: Node) -> sympy.Expr | None:
 
 
 def _asserted_bounds(graph: Graph) -> Iterator[tuple[sympy.Symbol, sympy.Expr]]:
-    """Yield symbols with their asserted upper bounds."""
+    """Yield (symbol, upper bound) of the inequalities that a graph asserts."""
     for test in map(asserted_test, graph.nodes):
         if isinstance(test, (sympy.GreaterThan, sympy.StrictGreaterThan)):
             test = test.reversed
@@ -145,7 +149,7 @@ def _asserted_bounds(graph: Graph) -> Iterator[tuple[sympy.Symbol, sympy.Expr]]:
 
 
 def known_sizes(values: Mapping[Node, object]) -> dict[sympy.Symbol, Size]:
-    """The size that each of torch's symbols stands for, as far as arrays have it."""
+    """Return the sizes that torch's expressions stand for, read off computed arrays."""
     return {
         size.node.expr: known
         for node, value in values.items()
@@ -156,7 +160,7 @@ def known_sizes(values: Mapping[Node, object]) -> dict[sympy.Symbol, Size]:
 
 
 def _size(expression: sympy.Expr, known: Mapping[sympy.Symbol, Size]) -> Size | None:
-    """An expression over torch's symbols as a size; None where one is not known."""
+    """Return an expression of torch's symbols as a size; None if one is unknown."""
     if expression in known:
         return known[expression]
     if expression.is_Integer:
@@ -174,7 +178,7 @@ def _size(expression: sympy.Expr, known: Mapping[sympy.Symbol, Size]) -> Size | 
 
 
 def require_promised_size(node: Node, result: object) -> object:
-    """Hold the result of a node to the size that the module asserts, if any."""
+    """Return a result at the length that the module asserts, checked at run time."""
     size = _promised_number(node)
     if size is None or not isinstance(result, Padded):
         return result
@@ -188,7 +192,9 @@ def require_promised_size(node: Node, result: object) -> object:
 
 
 def require_agreement(node: Node, result: object) -> None:
-    """Refuse a result that is padded along other axes than torch says."""
+    """Refuse a result whose padded axes are not those that torch has unbacked
+    sizes on.
+    """
     results = result if isinstance(result, (list, tuple)) else [result]
     for tensor, own in zip(_all_made(node), results, strict=False):
         if isinstance(tensor, torch.Tensor) and _padded_axes(own) != _unbacked_axes(
@@ -203,17 +209,21 @@ def require_agreement(node: Node, result: object) -> None:
 
 
 def _all_made(node: Node) -> Iterable[object]:
+    """Return the fake values of a node's results."""
     made = node.meta.get("val")
     return made if isinstance(made, (list, tuple)) else [made]
 
 
 def _padded_axes(value: object) -> tuple[int, ...]:
+    """Return the padded axes of a value."""
     return value.axes if isinstance(value, Padded) else ()
 
 
 def _unbacked_axes(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the axes of a fake tensor with unbacked sizes."""
     return tuple(n for n, size in enumerate(tensor.shape) if symbols_of(size))
 
 
 def _type_text(value: object) -> str:
+    """Return a value's type as text."""
     return str(value.type if isinstance(value, Array) else value)

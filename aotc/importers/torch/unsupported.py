@@ -24,7 +24,7 @@ def unsupported_ops(module: GraphModule) -> list[OpFinding]:
 
 
 def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
-    """(op, reason, place, help) of each node that cannot be interpreted."""
+    """Yield (op, reason, place, help) for each node that cannot be imported."""
     reasons: dict[Node, tuple[str, str]] = {}
     roots: dict[Node, Node] = {}  # what computes with sizes that another node decides
     for node, sizes in _calls_and_sizes(module):
@@ -47,7 +47,9 @@ def _obstacles(module: GraphModule) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _calls_and_sizes(module: GraphModule) -> Iterator[tuple[Node, UnbackedSizes]]:
-    """The calls of ops in a graph and its subgraphs, with the sizes values decide."""
+    """Yield the calls of a graph and its subgraphs, with their graph's unbacked
+    sizes.
+    """
     found: dict[Graph, UnbackedSizes] = {}
     for node in calls(module):
         if node.graph not in found:
@@ -56,17 +58,19 @@ def _calls_and_sizes(module: GraphModule) -> Iterator[tuple[Node, UnbackedSizes]
 
 
 def _has_rule(node: Node) -> bool:
-    """Return whether an op is imported for sizes that depend on values."""
+    """Return whether an op can be imported on data-dependent sizes."""
     return not is_complex(node) and padded_function_for(node.target) is not None
 
 
 def _kind(node: Node, reasons: dict[Node, tuple[str, str]]) -> tuple[str, ...]:
-    """Return the key by which nodes are reported together."""
+    """Return the key by which findings on nodes are grouped."""
     return (title_of(node), *reasons[node])
 
 
 def note_decompositions(module: GraphModule, table: Container[object]) -> None:
-    """Note the ops of a graph that torch makes into others by `table`."""
+    """Record, for `aotc explain`, the ops of a graph that torch decomposes by
+    `table`.
+    """
     for node in calls(module):
         if node.target in table:
             reason = "PyTorch's decomposition makes simpler ops of it"
@@ -77,7 +81,7 @@ _BY_STEPS = ("aten.as_strided.default", "prims.as_strided_scatter.default")
 
 
 def _against_arguments(node: Node) -> tuple[str, str] | None:
-    """Return why an op cannot be computed from its arguments: (reason, help)."""
+    """Return (reason, help) if a node's arguments are unsupported; None otherwise."""
     if node.target is torch.ops.higher_order.with_effects:
         name = name_of(node.args[1])
         known = name in ASSERTIONS or name.rpartition(".")[0] in ASSERTIONS
@@ -91,7 +95,9 @@ def _against_arguments(node: Node) -> tuple[str, str] | None:
 
 
 def _against_result(node: Node) -> tuple[str, str] | None:
-    """Return why no array can hold the node's result: (reason, help)."""
+    """Return (reason, help) if a node's result has an unsupported dtype; None
+    otherwise.
+    """
     for tensor in _tensors_of(node):
         if not is_known(tensor.dtype):
             return f"its result has dtype {tensor.dtype}", "compute with real numbers"
@@ -99,7 +105,7 @@ def _against_result(node: Node) -> tuple[str, str] | None:
 
 
 def _tensors_of(node: Node) -> list[torch.Tensor]:
-    """The tensors that a node makes, as torch knows them without values."""
+    """Return the fake tensors of a node's results."""
     made = node.meta.get("val")
     results = made if isinstance(made, (list, tuple)) else [made]
     return [each for each in results if isinstance(each, torch.Tensor)]

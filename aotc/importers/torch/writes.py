@@ -29,15 +29,13 @@ _TRAINING = ("train", "training", "use_input_stats")
 
 
 def writes(node: Node) -> bool:
-    """Return whether a node writes to some of its arguments."""
+    """Return whether an fx node mutates an argument."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable
 
 
 def _is_in_place(node: Node) -> bool:
-    """Return whether a node writes only to its first argument, which keeps its
-    shape.
-    """
+    """Return whether a node mutates only its first argument, and keeps its shape."""
     op: Any = node.target
     written = [each.alias_info for each in op._schema.arguments]
     rest = any(info is not None and info.is_write for info in written[1:])
@@ -45,7 +43,7 @@ def _is_in_place(node: Node) -> bool:
 
 
 def trains(node: Node) -> bool:
-    """Return whether a layer behaves as in training."""
+    """Return whether a node is a layer (dropout, batch norm) in training mode."""
     schema = getattr(node.target, "_schema", None)
     names = [] if schema is None else [each.name for each in schema.arguments]
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -53,7 +51,7 @@ def trains(node: Node) -> bool:
 
 
 def are_private(graph: Graph) -> bool:
-    """Return whether only the written tensors themselves see the writes of a graph."""
+    """Return whether all mutations of a graph can be replaced by new values."""
     order = {node: number for number, node in enumerate(graph.nodes)}
     last: dict[Node, int] = {}
     for node in filter(writes, graph.nodes):
@@ -69,7 +67,7 @@ def are_private(graph: Graph) -> bool:
 
 
 def _mutated_tensor(node: Node) -> Node:
-    """The tensor that a node writes to, as the node that made it."""
+    """Return the node that made the tensor that a node mutates."""
     while writes(node):
         target = node.args[0]
         assert isinstance(target, Node), "torch writes to tensors"
@@ -78,9 +76,7 @@ def _mutated_tensor(node: Node) -> Node:
 
 
 def _views(root: Node) -> list[Node]:
-    """Return the nodes that may share the memory of a tensor, other than writes to
-    it.
-    """
+    """Return nodes whose results may alias a tensor, other than mutations of it."""
     found: list[Node] = []
     for user in root.users:
         if writes(user) and user.args[0] is root:
@@ -91,7 +87,7 @@ def _views(root: Node) -> list[Node]:
 
 
 def _makes_memory(node: Node) -> bool:
-    """Return whether the results of an op share no memory with its arguments."""
+    """Return whether an op's results never alias its arguments."""
     op: Any = node.target
     if not isinstance(op, torch._ops.OpOverload):
         return False

@@ -173,7 +173,7 @@ ROWS = (
         "notes-of-several-threads",
         Symptom.MISSING,
         "Has its threads spoil each other's notes of dispatches now and then.",
-        ("aotc/timing/dispatches.py: _take_notes",),
+        ("aotc/timing/dispatches.py: _profile_calls",),
         Elsewhere("shows by chance, in calls of thousands of dispatches"),
     ),
     Fault(

@@ -23,8 +23,8 @@ from aotc.tracing.array import Array
 Keys = Sequence[Value | None]
 
 
-def _positions(x: Value, keys: Keys) -> list[Value | None]:
-    """Return keys for all axes, with the positions where masks hold in their place."""
+def _without_masks(x: Value, keys: Keys) -> list[Value | None]:
+    """Return an index for each axis, with boolean masks replaced by positions."""
     found: list[Value | None] = []
     for key in keys:
         if key is not None and key.dtype == "bool":
@@ -38,7 +38,7 @@ def _positions(x: Value, keys: Keys) -> list[Value | None]:
 
 
 def _require_inside(key: Value | None, size: Size) -> None:
-    """Hold each call to an axis having the positions that are known."""
+    """Check at run time that constant indices lie within a data-dependent axis."""
     if not isinstance(key, Array) or key._data is None or not is_data_dependent(size):
         return
     known, count = np.astype(key, "i64"), count_of(size)
@@ -48,16 +48,17 @@ def _require_inside(key: Value | None, size: Size) -> None:
 
 
 def getitem(x: Value, keys: Keys) -> Value:
-    """`x[keys]`, with None for an axis that is taken whole."""
-    return by_op_rules(np.getitem)(x, _key(_positions(x, keys)))  # type: ignore[no-any-return]
+    """Return `x[keys]`, where None takes an axis whole."""
+    return by_op_rules(np.getitem)(x, _key(_without_masks(x, keys)))  # type: ignore[no-any-return]
 
 
 def _key(positions: Keys) -> tuple[Any, ...]:
+    """Return an indexing key with `slice(None)` for None."""
     return tuple(slice(None) if k is None else k for k in positions)
 
 
 def take(x: Value, axis: int, indices: Value) -> Value:
-    """`x` at indices along an axis, whose axes take its place."""
+    """Return `x` at indices along an axis; the axes of the indices replace it."""
     axis %= len(x.shape)
     return getitem(x, [*[None] * axis, indices])
 
@@ -65,7 +66,7 @@ def take(x: Value, axis: int, indices: Value) -> Value:
 def write_at(
     x: Value, keys: Keys, values: Any, write: str, *, counts_alike: bool = False
 ) -> Value:
-    """Return `x` with values at positions set, or combined with the old ones.
+    """Return `x` with the values at positions replaced by or combined with others.
 
     Args:
         x: the value.
@@ -75,7 +76,7 @@ def write_at(
         counts_alike: each call is held to as many values as there are positions, where
             values decide how many these are: masks say anew how often they hold.
     """
-    positions = _positions(x, keys)
+    positions = _without_masks(x, keys)
     if counts_alike and isinstance(values, Padded):
         wanted = _indexed_shape(x, positions)
         for own, size in zip(values.shape[::-1], wanted[::-1], strict=False):
@@ -85,12 +86,13 @@ def write_at(
 
 
 def _write(x: Array, key: tuple[Any, ...], values: Any, write: str) -> Array:
+    """Return `x.at[key].write(values)`, with `write` the name of a method."""
     found: Array = getattr(x.at[key], write)(values)
     return found
 
 
 def _indexed_shape(x: Value, keys: Keys) -> Shape:
-    """The shape of `x[keys]`."""
+    """Return the shape of `x[keys]`."""
     axes = [n for n, key in enumerate(keys) if key is not None]
     shapes = [key.shape for key in keys if key is not None]
     broadcast = np.broadcast_shapes(*(bounds_of(shape) for shape in shapes))

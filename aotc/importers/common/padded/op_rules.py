@@ -52,23 +52,27 @@ from aotc.tracing.tracing import emit_all
 
 
 def by_op_rules(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, of arrays and sizes, for values that may be padded."""
+    """Wrap a function of arrays to take padded values, by the `pad` rules of
+    its ops.
+    """
 
     @wraps(function)
     def rule(*args: object, **named: object) -> Any:
         if not is_involved([args, named]):
             return function(*args, **named)
         try:
-            with intercepted_by(_ByOpRules(current_interceptor())):
-                return _as_values(function(*_exact(args), **_exact(named)))
+            with intercepted_by(_PadRuleInterceptor(current_interceptor())):
+                return _rewrap_padded(
+                    function(*_unwrap_padded(args), **_unwrap_padded(named))
+                )
         except InputError as error:
-            raise _in_names_of_sizes(error) from None
+            raise _data_dependent_error(error) from None
 
     return rule
 
 
 class _Exact(Array):
-    """A padded value as an array of its own sizes."""
+    """A padded value as an array of its data-dependent sizes, outside of any trace."""
 
     __slots__ = ("padded",)
 
@@ -80,31 +84,31 @@ class _Exact(Array):
         self.padded = padded
 
 
-def _exact(part: object) -> Any:
-    """An argument with arrays of their own sizes in the place of padded values."""
+def _unwrap_padded(part: object) -> Any:
+    """Return a tree of arguments with padded values replaced by `_Exact` arrays."""
     if isinstance(part, Padded):
         return _Exact(part)
     if isinstance(part, (list, tuple)):
-        return (list if isinstance(part, list) else tuple)(map(_exact, part))
+        return (list if isinstance(part, list) else tuple)(map(_unwrap_padded, part))
     if isinstance(part, dict):
-        return {name: _exact(value) for name, value in part.items()}
+        return {name: _unwrap_padded(value) for name, value in part.items()}
     if isinstance(part, numpy.ndarray) and part.dtype == object:
-        sizes = [_exact(size) for size in part.reshape(-1)]
+        sizes = [_unwrap_padded(size) for size in part.reshape(-1)]
         return numpy.array(sizes, object).reshape(part.shape)
     return canonical_size(part) if isinstance(part, SymbolicDim) else part
 
 
-def _as_values(part: object) -> Any:
-    """A result with padded values in the place of arrays of their own sizes."""
+def _rewrap_padded(part: object) -> Any:
+    """Return a tree of results with `_Exact` arrays replaced by padded values."""
     if isinstance(part, _Exact):
         return part.padded
     if isinstance(part, (list, tuple)):
-        return (list if isinstance(part, list) else tuple)(map(_as_values, part))
+        return (list if isinstance(part, list) else tuple)(map(_rewrap_padded, part))
     return part
 
 
-def _in_names_of_sizes(error: InputError) -> InputError:
-    """The error of a function that sizes which values decide are not enough for."""
+def _data_dependent_error(error: InputError) -> InputError:
+    """Return the error for a function that cannot handle data-dependent sizes."""
     message = shown_text(error.message)
     if error.code == "leaked-array":
         message = "a loop, a branch or a function with a rule of its own reads it"
@@ -123,8 +127,8 @@ def _in_names_of_sizes(error: InputError) -> InputError:
 
 
 @dataclass(frozen=True)
-class _ByOpRules:
-    """Applies the ops of a function, those on padded values by their `pad` rules.
+class _PadRuleInterceptor:
+    """An interceptor that applies ops on padded values by their `pad` rules.
 
     Args:
         around: what is given the ops that are applied then.
@@ -135,7 +139,7 @@ class _ByOpRules:
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, Any], /
     ) -> list[Array]:
-        """The results of an op."""
+        """Return the results of an op, by its `pad` rule if operands are padded."""
         with intercepted_by(self.around):
             if any(isinstance(x, _Exact) for x in operands) or is_involved(attributes):
                 with context(), location():
@@ -143,28 +147,28 @@ class _ByOpRules:
             return emit_all(name, *operands, **attributes)
 
 
-class _Largest(BucketPadding):
-    """The padding of sizes that values decide to the most that they can be."""
+class _BoundPadding(BucketPadding):
+    """The padding of data-dependent sizes to their upper bounds."""
 
     def __init__(self) -> None:
         super().__init__((), {})
 
     def is_padded(self, size: Size) -> bool:
-        """Return whether values decide a size."""
+        """Return whether a size is data-dependent."""
         return is_data_dependent(size)
 
     def shape(self, exact: Sequence[Size]) -> Shape:
-        """The most that sizes can be."""
+        """Return a shape with data-dependent sizes replaced by their upper bounds."""
         return bounds_of(tuple(exact))
 
 
 def _apply_padded(
     name: str, operands: Sequence[Array], attributes: dict[str, Any]
 ) -> list[Array]:
-    """The results of an op in the largest sizes, as arrays of their own sizes."""
+    """Return an op's results at upper bounds, by its `pad` rule, as `_Exact` arrays."""
     if name == "dimension":
         return [count_of(attributes["size"][0], attributes["dtype"])]
-    sketch, padding = ir.Module.create(), _Largest()
+    sketch, padding = ir.Module.create(), _BoundPadding()
     exact = _block(sketch, [x.type for x in operands])
     with ir.InsertionPoint(exact):
         types = [
@@ -177,13 +181,13 @@ def _apply_padded(
         _refuse_op(name, operands)
     meets = _meets_padding(op, padding)
     hides = meets and not op.rearranges
-    given = [_largest(x, hides) for x in operands]
+    given = [_at_bounds(x, hides) for x in operands]
     largest = _block(sketch, [x.type for x in given])
     with ir.InsertionPoint(largest):
         found = op.pad(padding, op, list(largest.arguments))
     if found is None:
         _refuse_op(name, operands)
-    results = _repeat(largest, given, as_tuple(found))
+    results = _emit_again(largest, given, as_tuple(found))
     shield = mask_padding_gradient if meets else as_padded
     return [
         _Exact(_padded(shield(data, kind.shape)))
@@ -194,19 +198,20 @@ def _apply_padded(
 
 
 def _padded(value: object) -> Padded:
+    """Return a value that is padded, narrowed in type."""
     assert isinstance(value, Padded), "it has sizes that values decide"
     return value
 
 
 def _block(module: Module, types: Sequence[Tensor]) -> Block:
-    """The block of a new function with arguments of these types."""
+    """Return the entry block of a new function with arguments of these types."""
     with ir.InsertionPoint(module.body):
         function = func.FuncOp("sketch", ([kind.to_mlir() for kind in types], []))
     return function.add_entry_block()
 
 
 def _meets_padding(op: GraphOp, padding: BucketPadding) -> bool:
-    """Return whether a derivative of an op could take padding for elements.
+    """Return whether an op's derivative could read padding as elements.
 
     That is so where an operand lacks a padded axis of the result, as its derivative is
     a sum along it, and where elements meet along a padded axis that the result has.
@@ -226,25 +231,27 @@ def _meets_padding(op: GraphOp, padding: BucketPadding) -> bool:
 
 
 def _axes_of(op: Any) -> Sequence[int] | None:
-    """The axes of the first operand that an op works along, if it names them."""
+    """Return the axes that an op reduces or works along; None if it has no such
+    attribute.
+    """
     if "axes" in op.codecs:
         found: Sequence[int] = op.axes
         return found
     return (op.axis,) if "axis" in op.codecs else None
 
 
-def _largest(x: Array, hides: bool) -> Array:
-    """An operand in the largest sizes, with zeros for padding if asked."""
+def _at_bounds(x: Array, hides: bool) -> Array:
+    """Return an operand at upper bounds; with zeros in its padding if `hides`."""
     if not isinstance(x, _Exact):
         return x
     is_hidden = hides and dtypes.is_float(x.dtype)
     return fill_padding(x.padded, 0) if is_hidden else x.padded.data
 
 
-def _repeat(
+def _emit_again(
     block: Block, arguments: Sequence[Array], wanted: Sequence[Value]
 ) -> list[Array]:
-    """The values of a block for these arguments, whose ops are applied again."""
+    """Emit the ops of a block on these arguments; return the wanted values."""
     known = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         assert isinstance(op, GraphOp)
@@ -263,6 +270,7 @@ _HINTS = {"reshape": "move the axis to the front: it joins with those after it o
 
 
 def _refuse_op(name: str, operands: Sequence[Array]) -> NoReturn:
+    """Refuse an op that has no rule for padding along its axes."""
     shown = " and ".join(str(x.padded) for x in operands if isinstance(x, _Exact))
     refuse(
         f"'{name}' works along axes of {shown or 'a shape'} whose sizes depend on "

@@ -19,7 +19,7 @@ Axes = Sequence[int] | int | None
 
 
 def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule of a function that chooses among elements, of which a call has some.
+    """Wrap a selecting reduction (max, argmin, …) to check at run time for empty axes.
 
     Args:
         function: of a value, the axes it looks along (None for all) and more.
@@ -37,6 +37,6 @@ def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
 def running_reduction(
     function: Callable[..., Array], x: Padded, axis: int, neutral: float
 ) -> Value:
-    """Run a cumulative function, a sum say, with the neutral element in padding."""
+    """Return a cumulative function's result, with the neutral element in padding."""
     data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)
     return mask_padding_gradient(data, x.shape)

@@ -41,7 +41,7 @@ _FIRST = 256  # the first symbol; those before it are of contracts
 
 @dataclass(frozen=True)
 class _Symbol:
-    """The value of a symbol: `count`, an i32 scalar, which is at most `bound`."""
+    """A data-dependent symbol: its run-time value `count` (i32) and its upper bound."""
 
     count: Array
     bound: Size
@@ -49,7 +49,7 @@ class _Symbol:
 
 @dataclass
 class _Symbols:
-    """The symbols of one imported model."""
+    """The data-dependent symbols of one imported model, and which are equal."""
 
     known: list[_Symbol] = field(default_factory=list)
     equal: dict[int, int] = field(default_factory=dict)  # symbol → an earlier one
@@ -62,7 +62,7 @@ _current: ContextVar[_Symbols | None] = ContextVar("aotc_padded_sizes", default=
 
 @contextmanager
 def data_dependent_sizes() -> Iterator[None]:
-    """Allow sizes that depend on values within this block."""
+    """Allow data-dependent sizes within this block, with a fresh set of symbols."""
     token = _current.set(_Symbols())
     try:
         yield
@@ -71,6 +71,7 @@ def data_dependent_sizes() -> Iterator[None]:
 
 
 def _symbols() -> _Symbols:
+    """Return the data-dependent symbols of the current import."""
     found = _current.get()
     assert found is not None, "an importer enters data_dependent_sizes()"
     return found
@@ -78,7 +79,7 @@ def _symbols() -> _Symbols:
 
 @contextmanager
 def promise_bound(bound: Size | None) -> Iterator[None]:
-    """Use the model's promise that a new size is at most `bound` within this block."""
+    """Bound new data-dependent sizes within this block by a promise of the model."""
     symbols = _symbols()
     before, symbols.promise = symbols.promise, bound
     try:
@@ -88,7 +89,7 @@ def promise_bound(bound: Size | None) -> Iterator[None]:
 
 
 def new_size(count: Array, natural: Size | None) -> SymbolicDim:
-    """A size that values decide.
+    """Return a new symbolic size whose value is computed at run time.
 
     Args:
         count: what it is, an integer scalar of at least 0.
@@ -113,29 +114,31 @@ def new_size(count: Array, natural: Size | None) -> SymbolicDim:
         debug.check(np.less_equal(count, lift(bound, "i32")), text)
     else:
         bound = natural
-    return _symbol(count, _not_none(bound))
+    return _register_symbol(count, _not_none(bound))
 
 
 def _not_none(size: Size | None) -> Size:
+    """Return a size that is not None, narrowed in type."""
     assert size is not None
     return size
 
 
-def _symbol(count: Array, bound: Size) -> SymbolicDim:
+def _register_symbol(count: Array, bound: Size) -> SymbolicDim:
+    """Register a data-dependent symbol; return it as a size."""
     symbols = _symbols()
     symbols.known.append(_Symbol(count, bound))
     return SymbolicDim.symbol(_FIRST + len(symbols.known) - 1)
 
 
 def is_data_dependent(size: object) -> TypeGuard[SymbolicDim]:
-    """Return whether values decide a size."""
+    """Return whether a size is computed from data at run time."""
     if not isinstance(size, SymbolicDim):
         return False
     return any(number >= _FIRST for number in affine.symbols_in(size.expr))
 
 
 def has_data_dependent(shape: Sequence[Any]) -> bool:
-    """Return whether values decide one of these sizes."""
+    """Return whether a size of a shape is computed from data at run time."""
     return any(map(is_data_dependent, shape))
 
 
@@ -143,45 +146,45 @@ def has_data_dependent(shape: Sequence[Any]) -> bool:
 
 
 def bound_of(size: Size) -> Size:
-    """Return the upper bound of a data-dependent size; other sizes unchanged."""
+    """Return a data-dependent size's upper bound; other sizes as they are."""
     if not isinstance(size, SymbolicDim) or not is_data_dependent(size):
         return size
-    return maximum(_bound(size.expr), 0)
+    return maximum(_bound_of_expression(size.expr), 0)
 
 
 def bounds_of(shape: Shape) -> Shape:
-    """The most that each size of a shape can be."""
+    """Return a shape with data-dependent sizes replaced by their upper bounds."""
     return tuple(map(bound_of, shape))
 
 
-def _bound(expr: Any) -> Size:
-    """Return an upper bound of an expression; subtracted terms are at least 0."""
+def _bound_of_expression(expr: Any) -> Size:
+    """Return an upper bound of an affine expression; subtracted terms count as 0."""
     expr = expr.maybe_downcast()
     if not is_data_dependent(SymbolicDim(expr)):
         return size_of(expr)
     if isinstance(expr, ir.AffineSymbolExpr):
         return _symbol_of(expr.position).bound
     if isinstance(expr, ir.AffineAddExpr):
-        return _bound(expr.lhs) + _bound(expr.rhs)
+        return _bound_of_expression(expr.lhs) + _bound_of_expression(expr.rhs)
     if isinstance(expr, ir.AffineMulExpr):
         by = expr.rhs.maybe_downcast()
         if isinstance(by, ir.AffineConstantExpr) and by.value < 0:
             return 0
-        return _bound(expr.lhs) * _bound(expr.rhs)
+        return _bound_of_expression(expr.lhs) * _bound_of_expression(expr.rhs)
     return _refuse_expression(expr)
 
 
 def count_of(size: Size, dtype: str = "i64") -> Array:
-    """Return a size at run time, as a scalar."""
+    """Return the run-time value of a size as a scalar array."""
     if isinstance(size, int):
         return np.full((), size, dtype)
     if not is_data_dependent(size):
         return emit("dimension", size=(size,), dtype=dtype)
-    return np.astype(_count(size.expr), dtype)
+    return np.astype(_count_of_expression(size.expr), dtype)
 
 
-def _count(expr: Any) -> Array:
-    """Return the value of an expression at run time, as an i64 scalar."""
+def _count_of_expression(expr: Any) -> Array:
+    """Return the run-time value of an affine expression as an i64 scalar."""
     expr = expr.maybe_downcast()
     if not is_data_dependent(SymbolicDim(expr)):
         return count_of(size_of(expr))
@@ -194,11 +197,14 @@ def _count(expr: Any) -> Array:
         (ir.AffineModExpr, np.remainder),
     ):
         if isinstance(expr, kind):
-            return function(_count(expr.lhs), _count(expr.rhs))
+            return function(
+                _count_of_expression(expr.lhs), _count_of_expression(expr.rhs)
+            )
     return _refuse_expression(expr)
 
 
 def _refuse_expression(expr: Any) -> NoReturn:
+    """Refuse a data-dependent size that is no sum or product."""
     fail(
         "data-dependent-shape",
         f"the size '{shown_size(SymbolicDim(expr))}' depends on values, and is no sum "
@@ -208,23 +214,24 @@ def _refuse_expression(expr: Any) -> NoReturn:
 
 
 def _symbol_of(number: int) -> _Symbol:
+    """Return the data-dependent symbol with a number."""
     return _symbols().known[number - _FIRST]
 
 
 def shown_size(size: Size) -> str:
-    """Return a size for messages, with u0, u1, … for sizes that values decide."""
+    """Return a size as text, with data-dependent symbols as u0, u1, …."""
     return shown_text(str(size))
 
 
 def shown_text(text: str) -> str:
-    """Return a message with u0, u1, … for the symbols of sizes that values decide."""
+    """Return a message with data-dependent symbols renamed to u0, u1, …."""
     for number in range(len(_symbols().known)):
         text = text.replace(f"s{_FIRST + number}", f"u{number}")
     return text
 
 
 def shown_shape(shape: Shape) -> str:
-    """Return the text of a shape in messages."""
+    """Return a shape as text, with data-dependent symbols as u0, u1, …."""
     return f"[{', '.join(map(shown_size, shape))}]"
 
 
@@ -232,13 +239,14 @@ def shown_shape(shape: Shape) -> str:
 
 
 def canonical_size(size: Size) -> Size:
-    """The size in the first symbols of all those that are equal."""
+    """Return a size with each symbol replaced by the first one known to equal it."""
     if not isinstance(size, SymbolicDim) or not _symbols().equal:
         return size
     return size_of(_substitute(size.expr, _symbols().equal))
 
 
 def _substitute(expr: Any, names: dict[int, int]) -> Any:
+    """Return an affine expression with symbols renumbered."""
     expr = expr.maybe_downcast()
     if isinstance(expr, ir.AffineSymbolExpr):
         number = int(expr.position)
@@ -264,7 +272,7 @@ def is_equal(a: Size, b: Size) -> bool:
 
 @contextmanager
 def require_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
-    """Hold each call to axes of these sizes having elements, known within this block.
+    """Check at run time that axes have elements; take it for known within this block.
 
     As no term of a size is negative, one of them is taken to be as much alone.
     """
@@ -284,7 +292,7 @@ def require_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
 
 
 def equate(a: Size, b: Size) -> None:
-    """Hold each call to two sizes being equal; from then on they are known to be.
+    """Check at run time that two sizes are equal; treat them as equal from here on.
 
     Raises:
         InputError: they are not of one bound, so that arrays of them do not fit.
@@ -313,7 +321,7 @@ def equate(a: Size, b: Size) -> None:
 
 
 def _number_of(size: Size) -> int | None:
-    """The number of the symbol that a size is, if it is one that values decide."""
+    """Return the number of a data-dependent symbol; None for any other size."""
     if not isinstance(size, SymbolicDim) or not is_data_dependent(size):
         return None
     expr = size.expr.maybe_downcast()
@@ -324,7 +332,7 @@ def _number_of(size: Size) -> int | None:
 
 
 def smaller(a: Size, b: Size) -> Size:
-    """The smaller size of two."""
+    """Return the minimum of two sizes, a new data-dependent size if need be."""
     if not has_data_dependent((a, b)):
         return minimum(a, b)
     if is_equal(a, b) or is_at_most(a, b):
@@ -339,7 +347,7 @@ def smaller(a: Size, b: Size) -> Size:
 
 
 def larger(a: Size, b: Size) -> Size:
-    """The larger size of two."""
+    """Return the maximum of two sizes, a new data-dependent size if need be."""
     if not has_data_dependent((a, b)):
         return maximum(a, b)
     if is_equal(a, b) or is_at_most(b, a):
@@ -353,12 +361,15 @@ def larger(a: Size, b: Size) -> Size:
     )
 
 
-def _least(size: Size) -> Size:
+def _lower_bound(size: Size) -> Size:
+    """Return the least that a data-dependent size can be, 0; other sizes as
+    they are.
+    """
     return 0 if is_data_dependent(size) else size
 
 
 def remaining_size(size: Size, taken: Size) -> Size:
-    """Subtract one size from another, down to 0 at least."""
+    """Return `max(size - taken, 0)`, a new data-dependent size if need be."""
     if not has_data_dependent((size, taken)):
         return maximum(size - taken, 0)
     if taken == 0:
@@ -368,7 +379,7 @@ def remaining_size(size: Size, taken: Size) -> Size:
     return _derived_size(
         ("remaining", canonical_size(size), canonical_size(taken)),
         lambda: np.maximum(np.subtract(count_of(size), count_of(taken)), 0),
-        maximum(bound_of(size) - _least(taken), 0),
+        maximum(bound_of(size) - _lower_bound(taken), 0),
     )
 
 
@@ -376,20 +387,22 @@ def is_at_most(a: Size, b: Size) -> bool:
     """Return whether one size is known to be at most another."""
     if isinstance(b, int) and b > LARGEST:
         return True
-    return bounds(_least(b) - bound_of(a))[0] >= 0
+    return bounds(_lower_bound(b) - bound_of(a))[0] >= 0
 
 
 def _derived_size(
     key: Hashable, count: Callable[[], Array], bound: Size
 ) -> SymbolicDim:
+    """Return a data-dependent size computed by `count`, made once for each key."""
+
     def make() -> SymbolicDim:
-        return _symbol(np.astype(count(), "i32"), bound)
+        return _register_symbol(np.astype(count(), "i32"), bound)
 
     return made_once(key, make)
 
 
 def made_once(key: Hashable, make: Callable[[], _T]) -> _T:
-    """Return the result of `make` for `key`, computed once in each trace.
+    """Return `make()`, cached by key within the current trace.
 
     What is made in the body of a loop or a branch does not leave it.
     """

@@ -31,7 +31,7 @@ from aotc.tracing.survey import note_decomposition
 
 
 def chosen_size(count: Array, natural: Size | None) -> Size:
-    """`new_size`, which `aotc explain` tells of."""
+    """Return a new data-dependent size, and note it for `aotc explain`."""
     size = new_size(count, natural)
     note_decomposition(
         f"how many results it has depends on values: computed for {bound_of(size)}, "
@@ -41,7 +41,7 @@ def chosen_size(count: Array, natural: Size | None) -> Size:
 
 
 def where_true(mask: Value) -> Array:
-    """Return a mask as bool, false in padding."""
+    """Return a mask as bool, with False in padding."""
     data = np.astype(data_of(mask), "bool")
     return (
         np.logical_and(data, inside(mask.shape)) if isinstance(mask, Padded) else data
@@ -49,7 +49,7 @@ def where_true(mask: Value) -> Array:
 
 
 def true_positions(x: Value) -> list[Value]:
-    """The positions (i64) of the elements that are not 0: a vector for each axis.
+    """Return the indices (i64) of nonzero elements, a vector for each axis.
 
     Those of one mask are as many each time, also where it is computed twice.
     """
@@ -60,6 +60,9 @@ def true_positions(x: Value) -> list[Value]:
 
 
 def _true_positions(x: Value) -> list[Value]:
+    """Return the indices of nonzero elements, as vectors of a new
+    data-dependent size.
+    """
     mask = where_true(x)
     size = chosen_size(np.sum(np.astype(mask, "i32")), mask.size)
     places = np.nonzero(mask, size=bound_of(size))
@@ -67,7 +70,7 @@ def _true_positions(x: Value) -> list[Value]:
 
 
 def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
-    """Repeat each position of a vector as often as its element says, as i64."""
+    """Return each index of a vector repeated as often as its element says, as i64."""
     if isinstance(repeats, Array) and repeats._data is not None:
         each = numpy.arange(repeats._data.size, dtype=numpy.int64)
         return Array(data=numpy.repeat(each, repeats._data))
@@ -83,7 +86,7 @@ def repeated_positions(repeats: Value, natural: Size | None = None) -> Value:
 
 
 def counts_of_each(x: Value, weights: Value | None, least: int) -> Value:
-    """Count each of 0, 1, … in a vector, or add up its weights.
+    """Count the occurrences of 0, 1, … in a vector, or sum their weights.
 
     Args:
         x: integers of 0 and more.
@@ -92,7 +95,7 @@ def counts_of_each(x: Value, weights: Value | None, least: int) -> Value:
     """
     if isinstance(x, Array) and x._data is not None:
         return np.bincount(x, None if weights is None else data_of(weights), least)
-    own, numbers = _elements(x), np.astype(data_of(x), "i32")
+    own, numbers = _element_mask(x), np.astype(data_of(x), "i32")
     numbers = np.where(own, numbers, -1)  # padding is none of them
     debug.check(
         np.logical_or(numbers >= 0, np.logical_not(own)), "numbers of 0 or more"
@@ -104,14 +107,14 @@ def counts_of_each(x: Value, weights: Value | None, least: int) -> Value:
 
 
 def prefix_size(x: Array) -> Size:
-    """The number that an integer array holds, as a size."""
+    """Return the value of an integer scalar as a new data-dependent size."""
     number = np.reshape(x, ())
     debug.check(np.greater_equal(number, 0), "a size of 0 or more")
     return new_size(number, None)
 
 
 def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Value]:
-    """The distinct elements in rising order.
+    """Return the distinct elements in ascending order, with positions and counts.
 
     Returns:
         them; where each comes first; for each element of `x` the number of its own, in
@@ -120,11 +123,11 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
     if isinstance(x, Array) and x._data is not None:
         return _known_distinct(x._data, equal_nan)
     whole = repeating_first(data_of(x), x.shape)  # padding adds no other element
-    flat, own = np.ravel(whole), np.ravel(_elements(x))
+    flat, own = np.ravel(whole), np.ravel(_element_mask(x))
     order = np.argsort(flat)
     ordered = np.take(flat, order, 0)
     # of equal elements padding is never the first; NaN, which none equals, is left out
-    starts = np.logical_and(_starts(ordered, equal_nan), np.take(own, order, 0))
+    starts = np.logical_and(_starts_of_runs(ordered, equal_nan), np.take(own, order, 0))
     group = np.subtract(np.cumsum(np.astype(starts, "i32"), 0), 1)
     size = chosen_size(np.sum(np.astype(starts, "i32")), flat.shape[0])
     (first,) = np.nonzero(starts, size=bound_of(size))
@@ -138,6 +141,7 @@ def distinct(x: Value, equal_nan: bool = True) -> tuple[Value, Value, Value, Val
 
 
 def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Value]:
+    """Return NumPy's unique elements, positions, inverse and counts as constants."""
     values, places, inverse, counts = numpy.unique(
         data,
         return_index=True,
@@ -150,15 +154,17 @@ def _known_distinct(data: Any, equal_nan: bool) -> tuple[Value, Value, Value, Va
     return Array(data=values), whole[0], whole[1], whole[2]
 
 
-def _elements(x: Value) -> Array:
-    """Return a mask of a value's elements, in the shape of its array."""
+def _element_mask(x: Value) -> Array:
+    """Return a mask that is true for elements and false for padding."""
     if isinstance(x, Padded):
         return np.broadcast_to(inside(x.shape), x.data.shape)
     return np.ones(x.shape, "bool")
 
 
-def _starts(ordered: Array, equal_nan: bool) -> Array:
-    """Return whether each element of a sorted vector differs from the one before it."""
+def _starts_of_runs(ordered: Array, equal_nan: bool) -> Array:
+    """Return a mask of the elements of a sorted vector that differ from the one
+    before.
+    """
     before = np.roll(ordered, 1)
     differs = np.not_equal(ordered, before)
     if equal_nan and dtypes.is_float(ordered.dtype):
@@ -173,11 +179,14 @@ _DEPTH = 6  # of what is compared; arrays are apart that differ further from the
 
 
 def structure_of(x: Array) -> Hashable:
-    """Return a key of an array's computation; arrays with equal keys are equal."""
+    """Return a hashable key of the ops that compute an array; equal keys, equal
+    arrays.
+    """
     return _structure(x._value, _DEPTH)
 
 
 def _structure(value: Any, depth: int) -> Hashable:
+    """Return a hashable key of the ops that compute a value, to a depth."""
     owner = value.owner
     if not depth or not isinstance(owner, ir.Operation | ir.OpView):
         found: Hashable = value

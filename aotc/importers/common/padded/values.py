@@ -26,7 +26,7 @@ from aotc.tracing.source_locations import fail
 
 @dataclass(frozen=True)
 class Padded:
-    """A value some of whose sizes depend on values.
+    """A value with data-dependent sizes: an array at upper bounds, and the real shape.
 
     Args:
         data: of the largest sizes; along each axis the value's own elements come first.
@@ -42,21 +42,21 @@ class Padded:
 
     @property
     def dtype(self) -> str:
-        """The element type."""
+        """Dtype of the elements."""
         return self.data.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """Number of axes."""
         return len(self.shape)
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The padded axes."""
+        """Axes with padding."""
         return padded_axes(self.shape)
 
     def __str__(self) -> str:
-        """`f32[u0, 3]`, for messages."""
+        """Return the type as text, such as `f32[u0, 3]`."""
         return f"{self.dtype}{shown_shape(self.shape)}"
 
 
@@ -65,19 +65,23 @@ Value = Array | Padded
 
 @dataclass(frozen=True)
 class Equality:
-    """The condition that two sizes are equal, until it is asserted."""
+    """The condition that two sizes are equal, not yet asserted at run time."""
 
     left: Size
     right: Size
 
 
 def refuse(what: str, help: str) -> NoReturn:
-    """Refuse an operation without meaning, or without a rule, for padded values."""
+    """Raise `data-dependent-shape` for an operation that padded values do not
+    support.
+    """
     fail("data-dependent-shape", what, help)
 
 
 def is_involved(value: object) -> bool:
-    """Return whether a value, or a part of it, has sizes that depend on values."""
+    """Return whether a tree of arguments holds padded values or data-dependent
+    sizes.
+    """
     if isinstance(value, (Padded, Equality)):
         return True
     if isinstance(value, (list, tuple)):
@@ -94,7 +98,7 @@ def is_involved(value: object) -> bool:
 def by_padding(
     plain: Callable[..., Array], padded: Callable[..., Value]
 ) -> Callable[..., Value]:
-    """`padded` where a size in the arguments depends on values, else `plain`."""
+    """Return a function that calls `padded` on data-dependent sizes, else `plain`."""
 
     def call(*args: object) -> Value:
         return (padded if is_involved(args) else plain)(*args)
@@ -103,17 +107,17 @@ def by_padding(
 
 
 def as_padded(data: Array, shape: Sequence[Size]) -> Value:
-    """An array as a value of a shape: itself where no size depends on values."""
+    """Return an array as a value of a shape; the array itself if no size is padded."""
     return Padded(data, tuple(shape)) if has_data_dependent(shape) else data
 
 
 def in_dtype(x: Value, dtype: str | None) -> Value:
-    """The value in another dtype, if one is given."""
+    """Return the value converted to a dtype; unchanged for None."""
     return x if dtype is None else as_padded(np.astype(data_of(x), dtype), x.shape)
 
 
 def data_of(value: object) -> Any:
-    """The array of a value; sizes that depend on values as scalars."""
+    """Return a value's array, padding included; data-dependent sizes as scalars."""
     if isinstance(value, Padded):
         return value.data
     if isinstance(value, (list, tuple)):
@@ -122,7 +126,7 @@ def data_of(value: object) -> Any:
 
 
 def padded_axes(shape: Sequence[Size]) -> tuple[int, ...]:
-    """The axes of sizes that depend on values."""
+    """Return the axes of data-dependent size."""
     return tuple(n for n, size in enumerate(shape) if is_data_dependent(size))
 
 
@@ -130,7 +134,7 @@ def padded_axes(shape: Sequence[Size]) -> tuple[int, ...]:
 
 
 def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
-    """Return a mask of elements that are no padding along some axes; it broadcasts."""
+    """Return a broadcastable mask that is false in padding along some axes."""
     found: Array | None = None
     for axis in padded_axes(shape) if axes is None else axes:
         (bound,) = bounds_of((shape[axis],))
@@ -144,7 +148,7 @@ def inside(shape: Shape, axes: Sequence[int] | None = None) -> Array:
 
 
 def fill_padding(x: Value, neutral: float, axes: Sequence[int] | None = None) -> Array:
-    """The array with a number in the place of padding along some axes."""
+    """Return the value's array with a number in the padding along some axes."""
     if isinstance(x, Array):
         return x
     along = x.axes if axes is None else [a for a in axes if a in x.axes]
@@ -155,7 +159,7 @@ def fill_padding(x: Value, neutral: float, axes: Sequence[int] | None = None) ->
 
 
 def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
-    """An array as a value of a shape, with no derivative by its padding."""
+    """Return an array as a value of a shape, with gradients zero in padding."""
     if not has_data_dependent(shape):
         return data
     if data._data is None and dtypes.is_float(data.dtype):
@@ -165,12 +169,16 @@ def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
-    """Make an array a value of a shape, whose padding becomes a copy of the first."""
+    """Return an array as a value of a shape, its padding filled with the first
+    element.
+    """
     return as_padded(repeating_first(data, shape), shape)
 
 
 def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
-    """Fill padding with the first element along its axis, without a gradient."""
+    """Return an array with padding filled by the first element along each
+    padded axis.
+    """
     axes = padded_axes(shape)
     if not axes or 0 in data.shape:
         return data
@@ -184,8 +192,8 @@ def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
 
 
 def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
-    """Return, for each axis of the broadcast shape, the size that values decide, or
-    None.
+    """Return the data-dependent size of each axis of a broadcast; None where there is
+    none.
 
     None stands where there is none.
 

@@ -33,7 +33,7 @@ def attention(
     softmax_precision: int = 1,
     wanted: int,
 ) -> Any:
-    """`softmax(q k^T * scale + mask) v` for batch, heads, length, depth.
+    """Return `softmax(q k^T * scale + mask) v` over batch, heads, length, depth.
 
     Inputs of three axes have the heads beside each other in the last one, and so has
     the result.
@@ -69,7 +69,7 @@ def attention(
 
 
 def _split_heads(x: Array, heads: int) -> Array:
-    """Batch, length, heads * depth → batch, heads, length, depth."""
+    """Reshape batch, length, heads * depth to batch, heads, length, depth."""
     batch, length, features = x.shape
     split = np.reshape(x, (batch, length, heads, features // heads))
     return np.swapaxes(split, 1, 2)

@@ -22,7 +22,7 @@ def constant(
     value_int: int | None = None,
     value_ints: tuple[int, ...] | None = None,
 ) -> Array:
-    """The tensor that one of the attributes gives."""
+    """Return the tensor that one of the attributes holds."""
     tensor = sparse_value if value is None else value
     if tensor is not None:
         return tensor
@@ -36,22 +36,22 @@ def constant(
 
 
 def identity(x: Array) -> Array:
-    """`x`."""
+    """Return x unchanged."""
     return x
 
 
 def shape(x: Array, *, start: int = 0, end: int | None = None) -> Value:
-    """The sizes of x."""
+    """Return the sizes of x from axis `start` to `end`."""
     return size_tensor(list(x.shape[start:end]))
 
 
 def size(x: Array) -> Value:
-    """The number of elements of x."""
+    """Return the number of elements of x."""
     return size_tensor(element_count(x.shape))
 
 
 def constant_of_shape(shape: Known, *, value: Array | None = None) -> Array:
-    """Fill an array with one number."""
+    """Return an array of a shape, filled with one number."""
     if value is None:
         return np.zeros(integers(shape), "f32")
     return np.broadcast_to(np.reshape(value, ()), integers(shape))

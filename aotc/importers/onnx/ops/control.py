@@ -24,7 +24,7 @@ Graph = Callable[..., list[Value]]
 
 
 def if_(condition: Array, *, then_branch: Graph, else_branch: Graph) -> list[Value]:
-    """The results of one of two graphs."""
+    """Return the results of one of two subgraphs, chosen by a condition."""
     decided = known_of(condition)
     if decided is not None:
         return then_branch() if decided.reshape(-1)[0] else else_branch()
@@ -45,14 +45,16 @@ def loop(
     *carried: Array,
     body: OnnxBody,
 ) -> list[Value]:
-    """`body(step, condition, carried…)` while its condition holds, so often at most."""
+    """Run a subgraph while its condition holds, at most `count` times; return its
+    results.
+    """
     limit = None if count is None else known_of(count)
     first = None if condition is None else known_of(condition)
     if current_trace() is None:
-        return _in_python(body, limit, first, carried)
+        return _unrolled_loop(body, limit, first, carried)
     stacked = len(body.graph.outputs) - 1 - len(carried)
     if _always_continues(body) and limit is not None and (first is None or first.all()):
-        return _counted_loop(body, int(limit.reshape(-1)[0]), carried)
+        return _emit_counted_loop(body, int(limit.reshape(-1)[0]), carried)
     if stacked:
         fail(
             "data-dependent-shape",
@@ -60,11 +62,13 @@ def loop(
             "running model knows",
             "give it a number of steps that is known, and no condition of its own",
         )
-    return _while(body, count, condition, carried)
+    return _emit_while(body, count, condition, carried)
 
 
 def _always_continues(body: OnnxBody) -> bool:
-    """Return whether a body returns the condition it is given, or a constant true."""
+    """Return whether a loop body's condition is the one it is given, or constantly
+    true.
+    """
     graph = body.graph
     name = graph.outputs[0]
     producers = {out: node for node in graph.nodes for out in node.outputs}
@@ -78,9 +82,10 @@ def _always_continues(body: OnnxBody) -> bool:
     return len(graph.inputs) > 1 and name == graph.inputs[1]
 
 
-def _in_python(
+def _unrolled_loop(
     body: OnnxBody, limit: Known | None, first: Known | None, carried: Sequence[Array]
 ) -> list[Value]:
+    """Run a loop's iterations in Python, for known bounds; return its results."""
     most = None if limit is None else int(limit.reshape(-1)[0])
     holds, step = first is None or bool(first.all()), 0
     values: list[Any] = list(carried)
@@ -94,10 +99,12 @@ def _in_python(
 
 
 def _i64(number: int) -> numpy.ndarray:
+    """Return an i64 scalar."""
     return numpy.array(number, numpy.int64)
 
 
 def _stacks(body: OnnxBody, carried: int, rows: list[list[Array]]) -> list[Array]:
+    """Return the results of a loop's iterations, stacked along a new first axis."""
     if rows:
         return [np.stack(list(column)) for column in zip(*rows, strict=True)]
     if len(body.graph.outputs) - 1 > carried:
@@ -105,7 +112,13 @@ def _stacks(body: OnnxBody, carried: int, rows: list[list[Array]]) -> list[Array
     return []
 
 
-def _counted_loop(body: OnnxBody, steps: int, carried: Sequence[Array]) -> list[Value]:
+def _emit_counted_loop(
+    body: OnnxBody, steps: int, carried: Sequence[Array]
+) -> list[Value]:
+    """Emit a loop of a fixed number of steps; return carried values and stacked
+    results.
+    """
+
     def step(state: list[Array], number: Array) -> tuple[list[Array], list[Array]]:
         _, *results = body(number, lift(True), *state)
         arrays = [as_array(result) for result in results]
@@ -115,9 +128,10 @@ def _counted_loop(body: OnnxBody, steps: int, carried: Sequence[Array]) -> list[
     return [*last, *stacks]
 
 
-def _while(
+def _emit_while(
     body: OnnxBody, count: Array | None, first: Array | None, carried: Sequence[Array]
 ) -> list[Value]:
+    """Emit a loop with a computed bound or condition; return the carried values."""
     most = None if count is None else np.reshape(np.astype(count, "i64"), ())
     flag = lift(True) if first is None else np.reshape(first, ())
 
@@ -151,7 +165,9 @@ def scan(
     directions: tuple[int, ...] = (),
     opset: int,
 ) -> list[Value]:
-    """`body(carried…, elements…)` over the elements of the inputs along an axis."""
+    """Run a subgraph for each slice of inputs; return carried values, stacked
+    results.
+    """
     if opset < 9:
         return _scan_8(values[1:], body, num_scan_inputs, directions)
     count = len(values) - num_scan_inputs
@@ -172,12 +188,17 @@ def scan(
 
 
 def _flip_if(x: Array, backwards: int) -> Array:
+    """Return x, reversed along axis 0 if `backwards`."""
     return np.flip(x, 0) if backwards else x
 
 
 def _run_scan(
     body: OnnxBody, carried: list[Array], xs: list[Array]
 ) -> tuple[list[Array], list[Array]]:
+    """Emit a scan of a subgraph over the first axis; return carried values and
+    stacks.
+    """
+
     def step(state: list[Array], elements: list[Array]) -> Any:
         arrays = [as_array(result) for result in body(*state, *elements)]
         return arrays[: len(carried)], arrays[len(carried) :]
@@ -189,7 +210,7 @@ def _run_scan(
 def _scan_8(
     values: Sequence[Array], body: OnnxBody, inputs: int, directions: Sequence[int]
 ) -> list[Value]:
-    """Run version 8, with a batch in front: one image after the other."""
+    """Run a scan of opset 8, one element of the batch axis after the other."""
     count = len(values) - inputs
     back = directions or (0,) * inputs
     rows = []

@@ -21,7 +21,9 @@ from aotc.tracing.array import Array
 def conv(
     x: Array, kernel: Array, bias: Array | None = None, *, geometry: Convolution
 ) -> Array:
-    """Convolve N, C, spatial… with F, C / groups, spatial…"""
+    """Return the convolution of x (N, C, spatial…) with a kernel F, C / groups,
+    spatial….
+    """
     steps = geometry.steps(x.ndim - 2)
     return apply_channels_last(
         nn.conv, x, kernel_last(kernel), bias, groups=geometry.group, **steps
@@ -37,7 +39,7 @@ def conv_transpose(
     output_padding: Ints = (),
     output_shape: Ints = (),
 ) -> Array:
-    """The transpose of a convolution; the kernel is C, F / groups, spatial…"""
+    """Return a transposed convolution of x with a kernel C, F / groups, spatial…."""
     spatial = x.ndim - 2
     steps, more = geometry.steps(spatial), tuple(output_padding) or (0,) * spatial
     window = [n.__index__() for n in kernel.shape[2:]]
@@ -64,7 +66,7 @@ def _crops(
     wanted: Sequence[int],
     auto_pad: str,
 ) -> list[tuple[Size, Size]] | None:
-    """Return the crop of each side to a wanted size; None if the node states its
+    """Return the crop (low, high) of each axis to a wanted size; None for stated
     padding.
     """
     if not wanted and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):

@@ -15,6 +15,8 @@ from aotc.tracing.conversion import lift
 
 
 def _variadic(function: Callable[[Array, Array], Array]) -> Imports:
+    """Extend a function of two arrays to any number of them."""
+
     def apply(*xs: Array) -> Array:
         return reduce(function, xs)
 
@@ -22,7 +24,7 @@ def _variadic(function: Callable[[Array, Array], Array]) -> Imports:
 
 
 def div(a: Array, b: Array) -> Array:
-    """The quotient; of integers towards 0."""
+    """Return the quotient, rounded towards 0 for integers."""
     if dtypes.is_float(a.dtype):
         return np.divide(a, b)
     down = np.floor_divide(a, b)
@@ -34,7 +36,7 @@ def div(a: Array, b: Array) -> Array:
 
 
 def mod(a: Array, b: Array, *, fmod: int = 0) -> Array:
-    """The remainder, with the sign of b, or with `fmod` of a."""
+    """Return the remainder, with the sign of b, or of a if `fmod`."""
     return np.fmod(a, b) if fmod else np.remainder(a, b)
 
 
@@ -51,17 +53,17 @@ def power(base: Array, exponent: Array) -> Array:
 
 
 def mean(*xs: Array) -> Array:
-    """The mean of the inputs."""
+    """Return the elementwise mean of the inputs."""
     return np.divide(reduce(np.add, xs), float(len(xs)))
 
 
 def bit_shift(x: Array, by: Array, *, direction: str) -> Array:
-    """Move bits to the left or right."""
+    """Return integers with their bits shifted left or right."""
     return np.left_shift(x, by) if direction == "LEFT" else np.right_shift(x, by)
 
 
 def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Return whether each element is infinite, of the signs that are asked for."""
+    """Return whether each element is an infinity of a sign to detect."""
     above = np.isposinf(x) if detect_positive else None
     below = np.isneginf(x) if detect_negative else None
     if above is not None and below is not None:
@@ -79,7 +81,7 @@ def clip(
     min: float | None = None,
     max: float | None = None,
 ) -> Array:
-    """`x` within bounds; the upper one wins."""
+    """Return x clipped to bounds; the upper bound wins."""
     least = min if low is None else low
     greatest = max if high is None else high
     above = x if least is None else np.maximum(x, least)
@@ -87,7 +89,7 @@ def clip(
 
 
 def bit_cast(x: Array, *, to: int) -> Array:
-    """Return the same bits as another type."""
+    """Return the bits of x reinterpreted as another type."""
     if x.dtype == "bool":
         x = np.astype(x, "u8")
     if element(to).dtype == "bool":

@@ -15,7 +15,7 @@ _AUTOMATIC = {"SAME_UPPER": "SAME", "SAME_LOWER": "SAME_LOWER", "VALID": "VALID"
 
 
 class WindowSteps(TypedDict):
-    """The steps of windows, in the form that functions of `aotc.nn` take."""
+    """Strides, padding and dilation of windows, as keyword arguments of `aotc.nn`."""
 
     strides: Ints
     padding: Padding
@@ -23,7 +23,7 @@ class WindowSteps(TypedDict):
 
 
 class PoolingWindows(WindowSteps):
-    """The windows of a pooling and how they slide."""
+    """Keyword arguments of pooling functions of `aotc.nn`."""
 
     window: Ints
     ceil_mode: bool
@@ -31,7 +31,7 @@ class PoolingWindows(WindowSteps):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowAttributes:
-    """The attributes that say how windows slide."""
+    """The node attributes on strides, padding and dilation of windows."""
 
     auto_pad: str = "NOTSET"
     dilations: Ints = ()
@@ -39,7 +39,7 @@ class WindowAttributes:
     strides: Ints = ()
 
     def steps(self, spatial: int) -> WindowSteps:
-        """Return the steps for an image with this number of spatial axes."""
+        """Return strides, padding and dilation for a number of spatial axes."""
         return {
             "strides": per_axis(self.strides, spatial),
             "padding": self._padding(spatial),
@@ -47,11 +47,12 @@ class WindowAttributes:
         }
 
     def sides(self, spatial: int) -> list[tuple[int, int]]:
-        """The padding that `pads` says, low and high."""
+        """Return the (low, high) padding of each spatial axis that `pads` states."""
         sides = tuple(self.pads) or (0,) * (2 * spatial)
         return list(zip(sides[:spatial], sides[spatial:], strict=True))
 
     def _padding(self, spatial: int) -> Padding:
+        """Return the padding of each spatial axis, or the name of an automatic one."""
         if self.auto_pad in _AUTOMATIC:
             return _AUTOMATIC[self.auto_pad]
         if self.auto_pad not in ("NOTSET", ""):
@@ -61,7 +62,7 @@ class WindowAttributes:
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution(WindowAttributes):
-    """The attributes of convolutions; the kernel itself has its shape too."""
+    """The node attributes of convolutions."""
 
     group: int = 1
     kernel_shape: Ints = ()
@@ -69,13 +70,13 @@ class Convolution(WindowAttributes):
 
 @dataclass(frozen=True, kw_only=True)
 class Pooling(WindowAttributes):
-    """The attributes of pooling."""
+    """The node attributes of pooling."""
 
     kernel_shape: Ints
     ceil_mode: int = 0
 
     def windows(self) -> PoolingWindows:
-        """The windows and how they slide."""
+        """Return the keyword arguments of a pooling function of `aotc.nn`."""
         return {
             "window": self.kernel_shape,
             "ceil_mode": bool(self.ceil_mode),
@@ -84,5 +85,5 @@ class Pooling(WindowAttributes):
 
 
 def per_axis(numbers: Sequence[int], spatial: int) -> Ints:
-    """Return one number for each spatial axis; ones if there are none."""
+    """Return the numbers for each spatial axis; ones if there are none."""
     return tuple(numbers) or (1,) * spatial

@@ -15,29 +15,29 @@ from aotc.tracing.source_locations import fail
 
 
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """`x` at positions of one axis."""
-    return np.take(x, _inside(indices, x.shape[axis]), axis)
+    """Return slices of x at indices along one axis."""
+    return np.take(x, _clip_to_axis(indices, x.shape[axis]), axis)
 
 
-def _inside(indices: Array, size: Size) -> Array:
-    """Clip known indices to bounds; ops clip those that are computed anyway."""
+def _clip_to_axis(indices: Array, size: Size) -> Array:
+    """Return constant indices clipped to an axis; others as they are."""
     if indices._data is None or not isinstance(size, int):
         return indices
     return Array(data=numpy.clip(indices._data, -size, max(size - 1, 0)))
 
 
 def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """`x` at positions of one axis, each within its own place on the others."""
+    """Return elements of x at indices along one axis, elementwise on the other axes."""
     key = tuple(
         slice(None) if i == axis % x.ndim else slice(0, n)
         for i, n in enumerate(indices.shape)
     )
-    inside = _inside(indices, x.shape[axis])
+    inside = _clip_to_axis(indices, x.shape[axis])
     return np.take_along_axis(x[key], inside, axis)
 
 
 def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
-    """`x` at positions of several axes; the last axis of the indices lists them."""
+    """Return elements of x at index vectors, which lie along the last axis."""
     depth = _depth(indices)
     columns = [indices[..., i] for i in range(depth)]
     batches = [
@@ -51,6 +51,7 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
 
 
 def _depth(indices: Array) -> int:
+    """Return the static length of the index vectors."""
     return indices.shape[-1].__index__()
 
 
@@ -66,13 +67,14 @@ _WRITES = {
 
 
 def write_of(reduction: str) -> str:
-    """The method of `x.at[key]` that combines as a reduction says."""
+    """Return the name of the `x.at[key]` method for an ONNX reduction."""
     if reduction not in _WRITES:
         fail("bad-node", f"expected a reduction of {list(_WRITES)}; got {reduction!r}")
     return _WRITES[reduction]
 
 
 def _write(x: Array, key: tuple[object, ...], values: Array, reduction: str) -> Array:
+    """Return x with values at a key replaced, or combined by an ONNX reduction."""
     write: Callable[[Array], Array] = getattr(x.at[key], write_of(reduction))
     return write(values)
 
@@ -80,7 +82,7 @@ def _write(x: Array, key: tuple[object, ...], values: Array, reduction: str) -> 
 def scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
 ) -> Array:
-    """`x` with updates at positions of one axis."""
+    """Return x with updates written at indices along one axis."""
     key = []
     for i, n in enumerate(indices.shape):
         places = [-1 if j == i else 1 for j in range(x.ndim)]
@@ -92,7 +94,7 @@ def scatter_elements(
 def scatter_nd(
     x: Array, indices: Array, updates: Array, *, reduction: str = "none"
 ) -> Array:
-    """`x` with updates at positions of several axes."""
+    """Return x with updates written at index vectors."""
     key = tuple(indices[..., i] for i in range(_depth(indices)))
     return _write(x, key, updates, reduction)
 
@@ -105,7 +107,9 @@ def tensor_scatter(
     axis: int = -2,
     mode: str = "linear",
 ) -> Array:
-    """A cache with new entries from a position on, for each sequence of the batch."""
+    """Return a cache with new entries written from a start position of each
+    sequence.
+    """
     along = axis % past.ndim
     x, new = np.moveaxis(past, along, 1), np.moveaxis(update, along, 1)
     batch, length = new.shape[:2]
@@ -122,7 +126,7 @@ def tensor_scatter(
 
 
 def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> Array:
-    """The second of two values where a class is, the first elsewhere."""
+    """Return one-hot vectors of two values, off and on, for class indices."""
     (count,) = integers(depth)
     wanted = np.astype(indices, "i64")
     wanted = np.where(np.less(wanted, 0), np.add(wanted, count), wanted)
@@ -139,19 +143,21 @@ def one_hot(indices: Array, depth: Known, values: Array, *, axis: int = -1) -> A
 
 
 def nonzero(x: Array) -> Array:
-    """The positions of the elements that are not 0."""
+    """Return the indices of nonzero elements of a constant, a row for each axis."""
     return Array(data=numpy.array(numpy.nonzero(numpy.asarray(x)), numpy.int64))
 
 
 def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
-    """The elements, or slices, for which the condition holds."""
+    """Return the elements, or slices along an axis, where the condition holds."""
     return Array(data=numpy.compress(numpy.asarray(condition), numpy.asarray(x), axis))
 
 
 def unique(
     x: Array, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[Array, Array, Array, Array]:
-    """Return distinct elements, places of the first of each, inverse, and counts."""
+    """Return distinct elements, index of each one's first, inverse indices, and
+    counts.
+    """
     distinct, first, inverse, counts = numpy.unique(
         numpy.asarray(x),
         return_index=True,
@@ -173,7 +179,7 @@ def unique(
 def reverse_sequence(
     x: Array, lengths: Array, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Array:
-    """Reverse each sequence of a batch, up to its length."""
+    """Return a batch with the first `lengths` elements of each sequence reversed."""
     moved = np.moveaxis(x, (batch_axis, time_axis), (0, 1))
     batch, time = moved.shape[:2]
     steps = np.reshape(np.arange(time, dtype="i64"), (1, time))

@@ -13,13 +13,13 @@ Floats = tuple[float, ...]
 
 
 def array_feature_extractor(x: Array, indices: Array) -> Array:
-    """`x` at positions of the last axis."""
+    """Return elements of x at indices along the last axis."""
     found = np.take(x, np.reshape(indices, (-1,)), -1)
     return np.expand_dims(found, 0) if x.ndim == 1 else found
 
 
 def binarizer(x: Array, *, threshold: float = 0.0) -> Array:
-    """1 above the threshold, 0 elsewhere."""
+    """Return 1 where x is above the threshold, else 0."""
     return np.astype(np.greater(x, threshold), x.dtype)
 
 
@@ -29,7 +29,7 @@ def imputer(
     imputed_value_floats: Floats = (),
     replaced_value_float: float = 0.0,
 ) -> Array:
-    """`x` with other numbers in the place of one, NaN for instance."""
+    """Return x with elements equal to one number (or NaN) replaced."""
     values = np.asarray(list(imputed_value_floats), x.dtype)
     missing = np.isnan(x)
     if replaced_value_float == replaced_value_float:
@@ -45,7 +45,7 @@ def linear_regressor(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Array:
-    """A linear function of the features, for each target."""
+    """Return a linear function of the features for each target."""
     if post_transform != "NONE":
         fail("unsupported-ops", f"the post_transform {post_transform!r} is not known")
     kernel = np.reshape(np.asarray(list(coefficients), "f32"), (targets, -1))
@@ -54,7 +54,7 @@ def linear_regressor(
 
 
 def normalizer(x: Array, *, norm: str = "MAX") -> Array:
-    """Divide rows by their norm."""
+    """Return rows divided by their norm."""
     y = as_float(x)
     size = {
         "MAX": lambda: np.max(np.absolute(y), -1, keepdims=True),
@@ -65,7 +65,7 @@ def normalizer(x: Array, *, norm: str = "MAX") -> Array:
 
 
 def scaler(x: Array, *, offset: Floats = (0.0,), scale: Floats = (1.0,)) -> Array:
-    """(x - offset) scale, for each feature."""
+    """Return (x - offset) scale for each feature."""
     center = np.asarray(list(offset), "f32")
     return np.multiply(np.subtract(as_float(x), center), np.asarray(list(scale), "f32"))
 

@@ -20,7 +20,7 @@ def gemm(
     transB: int = 0,  # noqa: N803
     broadcast: int = 1,
 ) -> Array:
-    """`alpha a b + beta c` of matrices that may be transposed first."""
+    """Return `alpha a b + beta c` of matrices, a and b transposed if asked."""
     left = np.transpose(a) if transA else a
     right = np.transpose(b) if transB else b
     found = _times(np.matmul(left, right), alpha)
@@ -28,6 +28,7 @@ def gemm(
 
 
 def _times(x: Array, factor: float) -> Array:
+    """Return x times a number; x itself for 1."""
     if factor == 1:
         return x
     number = factor if dtypes.is_float(x.dtype) else int(factor)
@@ -35,7 +36,7 @@ def _times(x: Array, factor: float) -> Array:
 
 
 def einsum(*xs: Array, equation: str) -> Array:
-    """Contract by Einstein's sum convention."""
+    """Return the contraction of the inputs that an Einstein-sum equation states."""
     return np.einsum(equation.replace(" ", ""), *xs)
 
 

@@ -19,7 +19,7 @@ from aotc.tracing.array import Array
 
 
 def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
-    """`x` as values of ONNX's element type number `to`."""
+    """Return x cast to ONNX's element type number `to`, narrow types included."""
     kind = element(to)
     if kind.is_narrow_float:
         found = round_to_narrow(np.astype(x, "f32"), kind, bool(saturate), round_mode)
@@ -35,16 +35,17 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
 def cast_like(
     x: Array, like: Array, *, saturate: int = 1, round_mode: str = "up"
 ) -> Array:
-    """`x` as values of the type of `like`."""
+    """Return x cast to the element type of `like`."""
     return cast(x, to=element_of(like), saturate=saturate, round_mode=round_mode)
 
 
 def _from_float(x: Array, dtype: str) -> Array:
+    """Return a float array cast to a dtype."""
     return np.astype(x, dtype)
 
 
 def _few_bits(x: Array, kind: Element) -> Array:
-    """The lowest bits of an integer, as a number of so many bits."""
+    """Return integers truncated to the bits of a narrow integer type."""
     wide = np.astype(np.rint(x), "i32") if dtypes.is_float(x.dtype) else x
     wide = np.astype(wide, "i32")
     kept = np.bitwise_and(wide, 2**kind.bits - 1)
@@ -55,7 +56,7 @@ def _few_bits(x: Array, kind: Element) -> Array:
 
 
 def round_to_narrow(x: Array, kind: Element, saturate: bool, mode: str = "up") -> Array:
-    """An f32 rounded to the nearest value of a narrow float, ties to even."""
+    """Return f32 rounded to the nearest value of a narrow float type, ties to even."""
     if kind.name == "FLOAT8E8M0":
         return _power_of_two(x, saturate, mode)
     values = value_table(kind)
@@ -73,7 +74,9 @@ def round_to_narrow(x: Array, kind: Element, saturate: bool, mode: str = "up") -
 def _apply_sign_and_range(
     x: Array, near: Array, values: Known, largest: float, saturate: bool
 ) -> Array:
-    """Return the sizes `near` with the signs of x; larger ones saturate or overflow."""
+    """Return rounded magnitudes with the signs of x; too large ones saturate or
+    overflow.
+    """
     holds_nan = bool(numpy.isnan(values).any())
     beyond = math.inf if numpy.isinf(values).any() else math.nan
     beyond = largest if saturate or not holds_nan else beyond
@@ -84,7 +87,7 @@ def _apply_sign_and_range(
 
 
 def _power_of_two(x: Array, saturate: bool, mode: str) -> Array:
-    """The scales of microscaling formats: an exponent of 8 bits and nothing else."""
+    """Return x rounded to powers of two, as the 8-bit exponent type (E8M0) has them."""
     size = np.absolute(x)
     low = np.floor(_log2(np.maximum(size, 2.0**-127)))
     below = _exp2(low)
@@ -99,13 +102,13 @@ def _power_of_two(x: Array, saturate: bool, mode: str) -> Array:
 
 
 def _log2(x: Array) -> Array:
-    """The exponent of an f32 above 0, exactly."""
+    """Return the exponent of positive f32 numbers, exactly."""
     bits = np.bitcast(x, "i32")
     return np.astype(np.subtract(np.right_shift(bits, 23), 127), "f32")
 
 
 def _exp2(exponent: Array) -> Array:
-    """The f32 with an exponent, exactly."""
+    """Return 2**exponent in f32, exactly."""
     bits = np.left_shift(np.add(np.astype(exponent, "i32"), 127), 23)
     return np.bitcast(bits, "f32")
 

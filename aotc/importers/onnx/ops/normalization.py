@@ -27,7 +27,9 @@ def batch_normalization(
     training_mode: int = 0,
     wanted: int,
 ) -> Array | tuple[Array, Array, Array]:
-    """`x` normalised per channel by the mean and variance given, or by its own."""
+    """Return x normalised per channel by given statistics, or in training by
+    its own.
+    """
     if not training_mode:
         return _normalize(x, mean, variance, scale, bias, epsilon)
     axes = (0, *range(2, x.ndim))
@@ -45,6 +47,7 @@ def batch_normalization(
 def _normalize(
     x: Array, mean: Array, variance: Array, scale: Array, bias: Array, epsilon: float
 ) -> Array:
+    """Return (x - mean) / sqrt(variance + epsilon) * scale + bias, per channel."""
     inverse = np.multiply(scale, np.rsqrt(np.add(variance, epsilon)))
     center, factor, offset = (
         over_channels(np.astype(part, x.dtype), x) for part in (mean, inverse, bias)
@@ -55,7 +58,7 @@ def _normalize(
 def instance_normalization(
     x: Array, scale: Array, bias: Array, *, epsilon: float = 1e-5
 ) -> Array:
-    """`x` normalised over the spatial axes, for each image and channel."""
+    """Return x normalised over the spatial axes, for each image and channel."""
     return apply_channels_last(nn.instance_norm, x, scale, bias, epsilon)
 
 
@@ -69,7 +72,9 @@ def layer_normalization(
     stash_type: int = 1,
     wanted: int,
 ) -> Array | tuple[Array, Array, Array]:
-    """`x` normalised over the axes from `axis` on; and the mean, and 1 / deviation."""
+    """Return x normalised over axes from `axis` on; also mean and 1 / deviation if
+    wanted.
+    """
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = np.astype(x, element(stash_type).dtype)
     mean = np.mean(wide, axes, keepdims=True)
@@ -93,7 +98,7 @@ def _layer_norm(
     axes: tuple[int, ...],
     dtype: str,
 ) -> Array:
-    """Normalize by the op for it, where the scale has the shape that it takes."""
+    """Return layer normalisation by the op for it, if the scale's shape permits."""
     y = np.astype(
         nn.layer_norm(np.astype(x, dtype), epsilon=epsilon, axes=axes), x.dtype
     )
@@ -109,7 +114,7 @@ def rms_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Array:
-    """`x` over the root of its mean square, over the axes from `axis` on."""
+    """Return x over its root mean square over the axes from `axis` on."""
     axes = tuple(range(axis % x.ndim, x.ndim))
     wide = np.astype(x, element(stash_type).dtype)
     y = nn.rms_norm(wide, epsilon=epsilon, axes=axes)
@@ -126,7 +131,7 @@ def group_normalization(
     stash_type: int = 1,
     opset: int,
 ) -> Array:
-    """`x` normalised over groups of channels and the spatial axes."""
+    """Return x normalised over groups of channels and the spatial axes."""
     wide = np.astype(x, element(stash_type).dtype)
     y = apply_channels_last(nn.group_norm, wide, num_groups, epsilon=epsilon)
     y = np.astype(y, x.dtype)
@@ -139,7 +144,7 @@ def group_normalization(
 def mean_variance_normalization(
     x: Array, *, axes: tuple[int, ...] = (0, 2, 3)
 ) -> Array:
-    """`x` less its mean, over its deviation and 1e-9.
+    """Return x less its mean, over its deviation plus 1e-9.
 
     By squares of what is left after the mean: ONNX's body takes the difference of the
     mean of squares and the square of the mean, which has no digits left at a mean of
@@ -155,7 +160,7 @@ def mean_variance_normalization(
 def lrn(
     x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Array:
-    """Divide each channel by a power of the squares of channels around it.
+    """Return x with each channel divided by a power of nearby channels' square sum.
 
     Of an even number of channels ONNX has more behind, PyTorch more before.
     """
@@ -165,7 +170,7 @@ def lrn(
 
 
 def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
-    """`x` over its norm along an axis; zeros stay zeros."""
+    """Return x over its p-norm along an axis; zeros stay zeros."""
     wide = to_accumulator(x)
     if p == 1:
         norm = np.sum(np.absolute(wide), axis, keepdims=True)
@@ -185,7 +190,7 @@ def dropout(
     seed: int = 0,
     wanted: int,
 ) -> Array | tuple[Array, Array]:
-    """`x`, which at inference loses nothing."""
+    """Return x (and an all-true mask if wanted): dropout at inference drops nothing."""
     training = None if training_mode is None else known_of(training_mode)
     if training_mode is not None and (training is None or bool(training.any())):
         dropped = None if share is None else known_of(share)

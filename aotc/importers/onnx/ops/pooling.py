@@ -24,7 +24,7 @@ from aotc.tracing.tracing import emit
 
 
 def average_pool(x: Array, *, geometry: Pooling, count_include_pad: int = 0) -> Array:
-    """The mean of each window."""
+    """Return the mean of each window."""
     return apply_channels_last(
         nn.avg_pool,
         x,
@@ -34,7 +34,7 @@ def average_pool(x: Array, *, geometry: Pooling, count_include_pad: int = 0) -> 
 
 
 def lp_pool(x: Array, *, geometry: Pooling, p: int = 2) -> Array:
-    """The p-norm of each window."""
+    """Return the p-norm of each window."""
     return apply_channels_last(nn.lp_pool, x, float(p), **geometry.windows())
 
 
@@ -44,7 +44,7 @@ def lp_pool(x: Array, *, geometry: Pooling, p: int = 2) -> Array:
 def max_pool(
     x: Array, *, geometry: Pooling, storage_order: int = 0, wanted: int
 ) -> Array | tuple[Array, Array]:
-    """The largest element of each window, and where in x it is."""
+    """Return the maximum of each window, and its flat index in x if wanted."""
     # integers of 8 bits, which are all that may come, are floats without loss
     image = channels_last(x if dtypes.is_float(x.dtype) else np.astype(x, "f32"))
     given = geometry.windows()
@@ -61,15 +61,15 @@ def max_pool(
         return np.reshape(every, (*every.shape[: x.ndim - 1], taps, every.shape[-1]))
 
     values = windows(image, -math.inf)
-    flat = np.reshape(_positions(x, storage_order), (1, *x.shape[2:], 1))
+    flat = np.reshape(_pixel_indices(x, storage_order), (1, *x.shape[2:], 1))
     there = np.broadcast_to(windows(flat, 0.0), values.shape)
     best = np.argmax(values, -2, keepdims=True)
     found = np.squeeze(np.take_along_axis(there, best, -2), -2)
-    return largest, np.add(channels_first(found), _planes(x))
+    return largest, np.add(channels_first(found), _channel_offsets(x))
 
 
-def _positions(x: Array, storage_order: int) -> Array:
-    """The number of each pixel of one channel, row after row or column after column."""
+def _pixel_indices(x: Array, storage_order: int) -> Array:
+    """Return the flat index of each pixel within a channel, row- or column-major."""
     sizes = x.shape[2:]
     order: Sequence[int] = range(len(sizes))
     flat = np.zeros(sizes, "i64")
@@ -81,8 +81,8 @@ def _positions(x: Array, storage_order: int) -> Array:
     return flat
 
 
-def _planes(x: Array) -> Array:
-    """The number of the first pixel of each image and channel."""
+def _channel_offsets(x: Array) -> Array:
+    """Return the flat index of the first pixel of each image and channel."""
     images, channels, *sizes = x.shape
     ones = [1] * len(sizes)
     channel = np.reshape(np.arange(channels, dtype="i64"), (1, -1, *ones))
@@ -100,7 +100,7 @@ def max_unpool(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Array:
-    """The elements at their places in an image of zeros."""
+    """Return an image of zeros with the elements of x written at flat indices."""
     steps = per_axis(strides, len(kernel_shape))
     sides = WindowAttributes(pads=pads).sides(len(kernel_shape))
     sizes = [
@@ -124,17 +124,17 @@ def max_unpool(
 
 
 def global_average_pool(x: Array) -> Array:
-    """The mean over the spatial axes."""
+    """Return the mean over the spatial axes."""
     return np.mean(x, tuple(range(2, x.ndim)), keepdims=True)
 
 
 def global_max_pool(x: Array) -> Array:
-    """The largest element over the spatial axes."""
+    """Return the maximum over the spatial axes."""
     return np.max(x, tuple(range(2, x.ndim)), keepdims=True)
 
 
 def global_lp_pool(x: Array, *, p: int = 2) -> Array:
-    """The p-norm over the spatial axes."""
+    """Return the p-norm over the spatial axes."""
     axes = tuple(range(2, x.ndim))
     sums = np.sum(np.power(np.absolute(x), float(p)), axes, keepdims=True)
     return np.power(sums, 1 / p)

@@ -35,7 +35,7 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Array:
-    """round(x / scale) + zero point, in the type of the zero point."""
+    """Return round(x / scale) + zero point, in the type of the zero point."""
     code = output_dtype or code_of("u8")
     if zero_point is not None:
         code = element_of(zero_point)
@@ -53,7 +53,7 @@ def quantize_linear(
 
 
 def _granularity(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int]:
-    """The axis and the block that each number of a scale is for."""
+    """Return the axis, and block size if any, along which scales vary."""
     if scale.ndim < 2:
         return {"axis": axis}
     size, count = x.shape[axis], scale.shape[axis]
@@ -66,7 +66,7 @@ def _granularity(x: Array, scale: Array, axis: int, block_size: int) -> dict[str
 def _quantize(
     x: Array, scale: ArrayLike, zero_point: ArrayLike, code: int, **granularity: int
 ) -> Array:
-    """`x` as integers of ONNX's element type number `code`."""
+    """Return x quantised to ONNX's integer element type number `code`."""
     kind = element(code)
     options: dict[str, Any] = {"bits": kind.bits, **granularity}
     return with_element_type(
@@ -83,7 +83,7 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Array:
-    """(x - zero point) * scale."""
+    """Return (x - zero point) * scale as floats."""
     step = (
         np.astype(_scalar(scale), "f32") if dtypes.is_float(x.dtype) else _scalar(scale)
     )
@@ -97,8 +97,8 @@ def dequantize_linear(
 # ---- products -----------------------------------------------------------------------
 
 
-def _offset(x: Array, zero_point: Array | None, axis: int) -> Array:
-    """`x` - zero point of 8-bit integers, in i16, where it is exact."""
+def _subtract_zero_point(x: Array, zero_point: Array | None, axis: int) -> Array:
+    """Return 8-bit integers less their zero point, as i16, which holds it exactly."""
     wide = np.astype(x, "i16")
     if zero_point is None:
         return wide
@@ -114,9 +114,9 @@ def _offset(x: Array, zero_point: Array | None, axis: int) -> Array:
 def matmul_integer(
     a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
 ) -> Array:
-    """The product of two matrices of small integers, in i32."""
-    left = _offset(a, a_zero, -2 if a.ndim > 1 else 0)
-    right = _offset(b, b_zero, -1)
+    """Return the product of two matrices of 8-bit integers, in i32."""
+    left = _subtract_zero_point(a, a_zero, -2 if a.ndim > 1 else 0)
+    right = _subtract_zero_point(b, b_zero, -1)
     if not a.ndim or b.ndim != 2:
         return np.matmul(np.astype(left, "i32"), np.astype(right, "i32"))
     return dot_general(left, right, ((a.ndim - 1,), (0,)), dtype="i32")
@@ -132,7 +132,7 @@ def qlinear_matmul(
     y_scale: Array,
     y_zero: Array,
 ) -> Array:
-    """The product of two quantised matrices, quantised."""
+    """Return the product of two quantised matrices, quantised."""
     total = matmul_integer(a, b, a_zero, b_zero)
     rows = np.expand_dims(a_scale, -1) if _is_vector(a_scale) else _scalar(a_scale)
     factor = np.divide(np.multiply(rows, _scalar(b_scale)), _scalar(y_scale))
@@ -140,14 +140,17 @@ def qlinear_matmul(
 
 
 def _is_vector(x: Array) -> bool:
+    """Return whether a scale or zero point varies along an axis."""
     return x.ndim == 1 and x.shape != (1,)
 
 
 def _scalar(x: Array) -> Array:
+    """Return an array of shape (1,) as a scalar; others as they are."""
     return np.reshape(x, ()) if x.shape == (1,) else x
 
 
 def _requantize(total: Array, factor: Array, zero_point: Array) -> Array:
+    """Return an i32 accumulator scaled and quantised to the type of the zero point."""
     scaled = np.multiply(np.astype(total, "f32"), np.astype(factor, "f32"))
     return _quantize(scaled, 1.0, _scalar(zero_point), element_of(zero_point))
 
@@ -160,7 +163,7 @@ def conv_integer(
     *,
     geometry: Convolution,
 ) -> Array:
-    """The convolution of small integers, in i32."""
+    """Return the convolution of 8-bit integers, in i32."""
     return apply_channels_last(
         nn.integer_conv,
         x,
@@ -185,7 +188,7 @@ def qlinear_conv(
     *,
     geometry: Convolution,
 ) -> Array:
-    """The convolution of a quantised image and kernel, quantised."""
+    """Return the convolution of a quantised image and kernel, quantised."""
     total = conv_integer(x, kernel, x_zero, kernel_zero, geometry=geometry)
     if bias is not None:
         total = np.add(total, over_channels(bias, x))

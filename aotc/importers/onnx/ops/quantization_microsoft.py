@@ -31,13 +31,17 @@ from aotc.tracing.source_locations import fail
 
 
 def _quantize(y: Array, scale: Array, zero_point: Array | None, like: Array) -> Array:
-    """Quantize floats to integers, in the type of `like` if no zero point has one."""
+    """Return floats quantised to the zero point's type, or without one that of
+    `like`.
+    """
     code = element_of(like)
     return quantize_linear(y, scale, zero_point, output_dtype=code)
 
 
 def _unary(function: Callable[..., Array]) -> Imports:
-    """The import of a function of one quantised array, without attributes."""
+    """Return the import function of a quantised operator of one array, given the float
+    one.
+    """
 
     def call(
         x: Array,
@@ -53,7 +57,9 @@ def _unary(function: Callable[..., Array]) -> Imports:
 
 
 def _binary(function: Callable[..., Array]) -> Imports:
-    """The import of a function of two quantised arrays."""
+    """Return the import function of a quantised operator of two arrays, given the float
+    one.
+    """
 
     def call(
         a: Array,
@@ -81,7 +87,7 @@ def qlinear_leaky_relu(
     *,
     alpha: float = 0.01,
 ) -> Array:
-    """`x`, or alpha x below 0."""
+    """Return quantised x, multiplied by alpha below 0, requantised."""
     y = leaky_relu(dequantize_linear(x, x_scale, x_zero), alpha=alpha)
     return _quantize(y, y_scale, y_zero, x)
 
@@ -96,7 +102,7 @@ def qlinear_softmax(
     opset: int,
     axis: int = -1,
 ) -> Array:
-    """exp(x) over its sum, as the Softmax of the version that `opset` says."""
+    """Return the softmax of quantised x, quantised; `opset` says which Softmax."""
     y = softmax(dequantize_linear(x, x_scale, x_zero), axis=axis, opset=opset)
     return _quantize(y, y_scale, y_zero, x)
 
@@ -110,7 +116,7 @@ def qlinear_global_average_pool(
     *,
     channels_last: int = 0,
 ) -> Array:
-    """The mean over the spatial axes."""
+    """Return the mean of a quantised image over the spatial axes, quantised."""
     real = dequantize_linear(x, x_scale, x_zero)
     if channels_last:
         y = np.mean(real, tuple(range(1, x.ndim - 1)), keepdims=True)
@@ -130,7 +136,7 @@ def qlinear_average_pool(
     count_include_pad: int = 0,
     channels_last: int = 0,
 ) -> Array:
-    """The mean of each window."""
+    """Return the mean of each window of a quantised image, quantised."""
     real = dequantize_linear(x, x_scale, x_zero)
     if channels_last:
         padded = bool(count_include_pad)
@@ -141,7 +147,7 @@ def qlinear_average_pool(
 
 
 def qlinear_concat(y_scale: Array, y_zero: Array, *parts: Array, axis: int) -> Array:
-    """Concatenate arrays, of each itself, its scale and its zero point."""
+    """Return the concatenation of quantised arrays, requantised to one scale."""
     real = [
         dequantize_linear(*parts[start : start + 3])
         for start in range(0, len(parts), 3)
@@ -160,7 +166,7 @@ def qlinear_where(
     z_scale: Array,
     z_zero: Array,
 ) -> Array:
-    """`x` where a condition holds, else `y`."""
+    """Return quantised x where a condition holds, else quantised y, requantised."""
     first = dequantize_linear(x, x_scale, x_zero)
     second = dequantize_linear(y, y_scale, y_zero)
     return _quantize(np.where(condition, first, second), z_scale, z_zero, x)
@@ -178,7 +184,7 @@ def matmul_integer_to_float(
     b_zero: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """The product of two quantised arrays, as floats."""
+    """Return the product of two quantised arrays, as floats."""
     total = matmul_integer(a, b, a_zero, b_zero)
     scale = np.multiply(_scalar(a_scale), _scalar(b_scale))
     y = np.multiply(np.astype(total, scale.dtype), scale)
@@ -186,6 +192,7 @@ def matmul_integer_to_float(
 
 
 def _scalar(x: Array) -> Array:
+    """Return an array of shape (1,) as a scalar; others as they are."""
     return np.reshape(x, ()) if x.shape == (1,) else x
 
 
@@ -196,7 +203,9 @@ def dynamic_quantize_matmul(
     b_zero: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """The product of an array, quantised to u8 by its range, and a quantised one."""
+    """Return the product of an array, quantised to u8 by its range, and a quantised
+    one.
+    """
     scale, zero_point = nn.quantization_scale(np.min(a), np.max(a), "u8")
     levels = nn.quantize(a, scale, zero_point, "u8")
     zero = np.astype(zero_point, "u8")
@@ -218,7 +227,7 @@ def qgemm(
     transA: int = 0,  # noqa: N803 - ONNX's name
     transB: int = 0,  # noqa: N803
 ) -> Array:
-    """`alpha a b + c` of quantised matrices; floats, if no scale is given for them."""
+    """Return `alpha a b + c` of quantised matrices, quantised or as floats."""
     left = np.transpose(a) if transA else a
     right = np.transpose(b) if transB else b
     total = matmul_integer(left, right, a_zero, b_zero)
@@ -247,7 +256,7 @@ def qattention(
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
 ) -> tuple[Array, Array]:
-    """Self-attention of quantised rows, projected by a quantised matrix."""
+    """Return self-attention of quantised rows, projected by a quantised matrix."""
     if do_rotary or past_present_share_buffer:
         fail("unsupported-ops", "QAttention with rotary embeddings or a shared buffer")
     if mask_index is not None and mask_index.ndim > 2:
@@ -266,17 +275,19 @@ def qattention(
         q,
         k,
         v,
-        bias=_seen(mask_index, length, k.shape[1], mask_filter_value, unidirectional),
+        bias=_score_mask(
+            mask_index, length, k.shape[1], mask_filter_value, unidirectional
+        ),
         scale=scale or None,
     )
     y = np.reshape(found, (batch, length, features // 3))
     return y, np.stack([np.swapaxes(k, 1, 2), np.swapaxes(v, 1, 2)])
 
 
-def _seen(
+def _score_mask(
     mask: Array | None, length: Any, positions: Any, least: float, is_causal: int
 ) -> Array | None:
-    """Return the addend that masks scores of hidden positions; None for nothing.
+    """Return the mask to add to attention scores; None if every position is visible.
 
     Args:
         mask: of each row how many positions it has, or which are not 0.
@@ -319,7 +330,7 @@ def matmul_n_bits(
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Array:
-    """The product with the transpose of `b` [N, blocks, bytes], in blocks of inputs.
+    """Return `a` times the transpose of `b`, a weight quantised in blocks of inputs.
 
     `accuracy_level` allows a runtime to round `a` to fewer bits, which nothing does
     here.
@@ -347,6 +358,7 @@ def matmul_n_bits(
 
 
 def _require_bits(bits: int) -> None:
+    """Refuse a bit width that is not supported."""
     if bits not in (2, 4, 8):
         fail(
             "unsupported-ops",
@@ -366,7 +378,7 @@ def gather_block_quantized(
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Array:
-    """Gather elements of a table whose blocks have scales; zeros for indices beyond."""
+    """Return elements of a block-quantised table at indices; zeros out of bounds."""
     levels, zero = data, zero_points
     default: Array | int = 0
     if element_of(data) == _BYTES:

@@ -12,7 +12,9 @@ from aotc.tracing.survey import note_approximation
 
 
 def _key(seed: float | None, number: int) -> Array:
-    """The key of a node; nodes without a seed draw different numbers."""
+    """Return the random key of a node; without a seed it is made of the node's
+    number.
+    """
     note_approximation(
         "each call draws the same numbers, which are none of another runtime's",
         "make the random numbers an input",
@@ -23,11 +25,13 @@ def _key(seed: float | None, number: int) -> Array:
 
 
 def _normal(key: Array, shape: Shape, dtype: str, mean: float, scale: float) -> Array:
+    """Return normally distributed numbers of a dtype."""
     drawn = random.normal(key, shape, "f32")
     return np.astype(np.add(np.multiply(drawn, scale), mean), dtype)
 
 
 def _uniform(key: Array, shape: Shape, dtype: str, low: float, high: float) -> Array:
+    """Return uniformly distributed numbers of a dtype."""
     drawn = random.uniform(key, shape, "f32", low, high)
     return np.astype(drawn, dtype)
 
@@ -41,7 +45,7 @@ def random_normal(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Draw normally distributed numbers."""
+    """Return an array of normally distributed numbers."""
     return _normal(_key(seed, number), shape, element(dtype).dtype, mean, scale)
 
 
@@ -54,7 +58,7 @@ def random_normal_like(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Draw normally distributed numbers in the shape of x."""
+    """Return normally distributed numbers in the shape of x."""
     kind = x.dtype if dtype is None else element(dtype).dtype
     return _normal(_key(seed, number), x.shape, kind, mean, scale)
 
@@ -68,7 +72,7 @@ def random_uniform(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Draw evenly distributed numbers."""
+    """Return an array of uniformly distributed numbers."""
     return _uniform(_key(seed, number), shape, element(dtype).dtype, low, high)
 
 
@@ -81,7 +85,7 @@ def random_uniform_like(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Draw evenly distributed numbers in the shape of x."""
+    """Return uniformly distributed numbers in the shape of x."""
     kind = x.dtype if dtype is None else element(dtype).dtype
     return _uniform(_key(seed, number), x.shape, kind, low, high)
 
@@ -94,7 +98,7 @@ def multinomial(
     seed: float | None = None,
     number: int,
 ) -> Array:
-    """Draw classes by their log-probabilities, `sample_size` for each row."""
+    """Return class indices drawn by log-probabilities, `sample_size` for each row."""
     batch = x.shape[0]
     drawn = random.categorical(
         _key(seed, number), np.expand_dims(x, 0), -1, (sample_size, batch)

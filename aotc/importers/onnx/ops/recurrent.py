@@ -24,10 +24,12 @@ Floats = tuple[float, ...]
 
 
 def _affine(x: Array, *, alpha: float = 1.0, beta: float = 0.0) -> Array:
+    """Return alpha x + beta."""
     return np.add(np.multiply(x, alpha), beta)
 
 
 def _scaled_tanh(x: Array, *, alpha: float = 1.0, beta: float = 1.0) -> Array:
+    """Return alpha tanh(beta x)."""
     return np.multiply(np.tanh(np.multiply(x, beta)), alpha)
 
 
@@ -50,7 +52,9 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Array], int]] = {
 def _activations(
     names: Sequence[str], alphas: Sequence[float], betas: Sequence[float]
 ) -> Iterator[Activation]:
-    """The functions of these names; they take alphas and betas in turn."""
+    """Yield the activation functions with these names, given alphas and betas
+    in turn.
+    """
     alpha, beta = iter(alphas), iter(betas)
     for name in names:
         if name.lower() not in _ACTIVATIONS:
@@ -63,7 +67,7 @@ def _activations(
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentAttributes:
-    """The attributes that all three layers share; the weights say the hidden size."""
+    """The node attributes that RNN, GRU and LSTM share."""
 
     activation_alpha: Floats = ()
     activation_beta: Floats = ()
@@ -74,16 +78,16 @@ class RecurrentAttributes:
     layout: int = 0
 
     def reverses(self) -> list[bool]:
-        """Return, for each direction, whether it goes from the last element to the
-        first.
-        """
+        """Return, for each direction, whether it runs backwards in time."""
         both = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
         if self.direction not in both:
             fail("bad-node", f"expected one of {list(both)}; got {self.direction!r}")
         return both[self.direction]
 
     def functions(self, *usual: str) -> list[list[Activation]]:
-        """The activations of each direction; `usual` are those of one by default."""
+        """Return the activation functions of each direction; `usual` names the
+        defaults.
+        """
         all_usual = usual * len(self.reverses())
         names = self.activations or all_usual
         if len(names) != len(all_usual):
@@ -97,7 +101,9 @@ class RecurrentAttributes:
         return [self._clip_gates(each[n : n + len(usual)]) for n in starts]
 
     def _clip_gates(self, functions: list[Activation]) -> list[Activation]:
-        """Clip the inputs of the gates' activations to the bound; a cell has none."""
+        """Return activations with the inputs of the gates' ones clipped; a cell's are
+        not.
+        """
         clip = self.clip
         if clip is None:
             return functions
@@ -116,7 +122,7 @@ Weights = tuple[Array, Array, Array | None]
 def _require_directions(
     parts: Sequence[Array | None], options: RecurrentAttributes
 ) -> None:
-    """Refuse arrays whose rows (axis 0) are not as many as the node's directions."""
+    """Refuse an array whose axis 0 does not have one row for each direction."""
     count = len(options.reverses())
     for part in parts:
         rows = count if part is None else part.shape[0]
@@ -137,7 +143,7 @@ def _run(
     options: RecurrentAttributes,
     own: Sequence[Mapping[str, object]],
 ) -> list[Array]:
-    """Return all hidden states, and the last states, of all directions.
+    """Run a recurrent layer in each direction; return all hidden states and the last.
 
     Args:
         layer: of `aotc.nn`.
@@ -190,7 +196,7 @@ def rnn(
     *,
     options: RecurrentAttributes,
 ) -> list[Array]:
-    """The hidden states of a simple recurrent layer, and the last one."""
+    """Return all hidden states of a simple recurrent layer, and the last."""
     own = [{"activation": function} for (function,) in options.functions("Tanh")]
     weights = kernel, recurrent, bias
     return _run(nn.simple_rnn, x, weights, lengths, [initial], options, own)
@@ -207,7 +213,7 @@ def gru(
     linear_before_reset: int = 0,
     options: RecurrentAttributes,
 ) -> list[Array]:
-    """The hidden states of gated recurrent units, and the last one."""
+    """Return all hidden states of gated recurrent units, and the last."""
     own = [{"activations": each} for each in options.functions("Sigmoid", "Tanh")]
     layer = partial(nn.gru, gates="zrn", reset_after=bool(linear_before_reset))
     weights = kernel, recurrent, bias
@@ -227,7 +233,7 @@ def lstm(
     input_forget: int = 0,
     options: RecurrentAttributes,
 ) -> list[Array]:
-    """The hidden states of a long short-term memory, and the last hidden and cell."""
+    """Return all hidden states of an LSTM, the last hidden state and the last cell."""
     _require_directions([peepholes], options)
     own = [
         {"activations": each, "peepholes": None if peepholes is None else peepholes[d]}

@@ -19,7 +19,7 @@ Reduction = Callable[..., Array]
 
 
 def _reduces(function: Reduction) -> Imports:
-    """The operator of a reduction `function(x, axes, keepdims=…)`."""
+    """Return the import function for a reduction `function(x, axes, keepdims=…)`."""
 
     def reduction(
         x: Array,
@@ -38,17 +38,19 @@ def _reduces(function: Reduction) -> Imports:
 
 
 def _sum(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the sum over axes."""
     return np.sum(x, axes, keepdims=keepdims)
 
 
 def _mean(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the mean over axes; of integers in f64, rounded towards 0."""
     if dtypes.is_float(x.dtype):
         return np.mean(x, axes, keepdims=keepdims)
     return np.astype(np.mean(np.astype(x, "f64"), axes, keepdims=keepdims), x.dtype)
 
 
 def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
-    """The largest or smallest element; of none at all an infinity."""
+    """Return a maximum or minimum reduction; over no elements it gives an infinity."""
 
     def extreme(x: Array, axes: Axes, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
@@ -64,33 +66,41 @@ def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction
 
 
 def _dtype_limit(dtype: str, empty: float) -> int:
+    """Return the largest or smallest integer of a dtype."""
     bounds = np.iinfo(dtype)
     return int(bounds.max if empty > 0 else bounds.min)
 
 
 def _l1(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the L1 norm over axes."""
     return np.sum(np.absolute(x), axes, keepdims=keepdims)
 
 
 def _l2(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the L2 norm over axes."""
     squares = _sum_square(to_accumulator(x), axes, keepdims=keepdims)
     return np.astype(root_of_squares(squares), x.dtype)
 
 
 def _sum_square(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the sum of squares over axes."""
     return np.sum(np.square(x), axes, keepdims=keepdims)
 
 
 def _log_sum(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return the logarithm of the sum over axes."""
     total = np.sum(to_accumulator(x), axes, keepdims=keepdims)
     return np.astype(np.log(total), x.dtype)
 
 
 def _log_sum_exp(x: Array, axes: Axes, *, keepdims: bool) -> Array:
+    """Return log(sum(exp(x))) over axes."""
     return special.logsumexp(x, axes, keepdims=keepdims)
 
 
-def _positions(function: Callable[..., Array]) -> Imports:
+def _arg_extreme(function: Callable[..., Array]) -> Imports:
+    """Return the import function of ArgMax or ArgMin."""
+
     def extreme_position(
         x: Array, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Array:
@@ -103,6 +113,8 @@ def _positions(function: Callable[..., Array]) -> Imports:
 
 
 def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:
+    """Return the import function of a cumulative operator with a neutral element."""
+
     def running(
         x: Array, axis: Known, *, exclusive: int = 0, reverse: int = 0
     ) -> Array:
@@ -120,6 +132,7 @@ def _cumulative(function: Callable[..., Array], neutral: int) -> Imports:
 
 
 def _one_along(x: Array, axis: int) -> list[Size]:
+    """Return the shape of x with size 1 along an axis."""
     return [1 if i == axis else n for i, n in enumerate(x.shape)]
 
 
@@ -132,15 +145,17 @@ def top_k(
     largest: int = 1,
     sorted: int = 1,
 ) -> tuple[Array, Array]:
-    """The k largest elements, and where they are; always sorted."""
+    """Return the k largest (or smallest) elements along an axis, sorted, and their
+    indices.
+    """
     wanted = int(only_number(count)) if k is None and count is not None else int(k or 0)
     values, places = np.top_k(x, wanted, axis, largest=bool(largest))
     return values, np.astype(places, "i64")
 
 
 TABLE: dict[str, Imports] = {
-    "ArgMax": _positions(np.argmax),
-    "ArgMin": _positions(np.argmin),
+    "ArgMax": _arg_extreme(np.argmax),
+    "ArgMin": _arg_extreme(np.argmin),
     "CumProd": _cumulative(np.cumprod, 1),
     "CumSum": _cumulative(np.cumsum, 0),
     "ReduceL1": _reduces(_l1),

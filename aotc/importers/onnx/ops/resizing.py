@@ -38,7 +38,7 @@ Factor = numpy.floating | Array
 
 @dataclass(frozen=True)
 class Sampling:
-    """The sampling of elements of the result from x.
+    """The interpolation mode and coordinate conventions of a Resize node.
 
     Args:
         mode: "nearest", "linear" or "cubic".
@@ -76,7 +76,7 @@ def resize(
     nearest_mode: str = "round_prefer_floor",
     opset: int,
 ) -> Array:
-    """`x` with other sizes."""
+    """Return x resampled to other sizes."""
     if opset < 11:  # the second input was the scales
         return upsample(x, roi, mode=mode)
     sampling = Sampling(
@@ -89,7 +89,7 @@ def resize(
         extrapolation_value,
     )
     along = [a % x.ndim for a in (range(x.ndim) if axes is None else axes)]
-    wanted, factors = _target(x, along, scales, sizes, keep_aspect_ratio_policy)
+    wanted, factors = _target_sizes(x, along, scales, sizes, keep_aspect_ratio_policy)
     regions = _regions(roi, len(along))
     return _resize_axes(x, along, wanted, factors, regions, sampling)
 
@@ -101,7 +101,7 @@ def upsample(
     mode: str = "nearest",
     scales: tuple[float, ...] = (),
 ) -> Array:
-    """`x` with sizes that are multiplied; the operator before Resize."""
+    """Return x resampled to sizes that are multiplied by factors (before Resize)."""
     listed = scales if factors is None else factors.reshape(-1)
     given = [numpy.float32(f) for f in listed]
     wanted = [_scaled_size(n, f) for n, f in zip(x.shape, given, strict=True)]
@@ -111,20 +111,21 @@ def upsample(
 
 
 def _regions(roi: Known | None, count: int) -> list[tuple[float, float]]:
+    """Return the (start, end) region of each axis, relative to its size."""
     if roi is None or roi.size != 2 * count:
         return [(0.0, 1.0)] * count
     ends = [float(end) for end in roi.reshape(-1)]
     return list(zip(ends[:count], ends[count:], strict=True))
 
 
-def _target(
+def _target_sizes(
     x: Array,
     axes: Sequence[int],
     scales: Known | None,
     sizes: Known | None,
     policy: str,
 ) -> tuple[list[Size], list[Factor]]:
-    """The new size of each axis, and its ratio to the old one."""
+    """Return the new size of each axis, and its scale factor."""
     have = [x.shape[axis] for axis in axes]
     if scales is not None and scales.size:
         given = [numpy.float32(f) for f in scales.reshape(-1)]
@@ -142,7 +143,7 @@ def _target(
 
 
 def _ratio(new: Size, old: Size) -> Factor:
-    """The factor between two sizes; an array where a call decides it."""
+    """Return the ratio of two sizes, as an array where it is only known in a call."""
     repeats = whole_ratio(new, old)
     if repeats:
         return numpy.float32(repeats)
@@ -152,6 +153,7 @@ def _ratio(new: Size, old: Size) -> Factor:
 
 
 def _known_ratio(ratio: Factor) -> numpy.floating:
+    """Return a ratio that is known at build time; refuse any other."""
     if isinstance(ratio, Array):
         fail(
             "symbolic-size",
@@ -162,11 +164,12 @@ def _known_ratio(ratio: Factor) -> numpy.floating:
 
 
 def _scaled_size(size: Size, factor: numpy.floating) -> Size:
-    """The size times the factor in f32, as ONNX Runtime and shape inference have it."""
+    """Return a size times a factor in f32, rounded down."""
     return scaled_size(size, float(factor), numpy.float32)
 
 
 def _rounded_size(size: Size, factor: numpy.floating) -> Size:
+    """Return a static size times a factor in f32, rounded to nearest."""
     known = static_size(size, "image, to keep its aspect ratio,")
     return int(numpy.floor(numpy.float32(known) * factor + numpy.float32(0.5)))
 
@@ -179,6 +182,7 @@ def _resize_axes(
     regions: Sequence[tuple[float, float]],
     how: Sampling,
 ) -> Array:
+    """Return x resampled along axes to new sizes."""
     changed = [
         (axis, new, factor, region)
         for axis, new, factor, region in zip(axes, sizes, factors, regions, strict=True)
@@ -199,10 +203,10 @@ def _resize_axes(
             x = _repeat(x, repeats, axis, is_image=is_image)
             continue
         places = _source_positions(size, new, factor, region, how.places)
-        places = _unless_equal(pairs, places)
+        places = _positions_unless_unchanged(pairs, places)
         if how.places == "tf_crop_and_resize":
-            outside[axis] = _beyond(places, size)
-        x = _along(x, axis, new, places, factor, how)
+            outside[axis] = _is_outside(places, size)
+        x = _resample_axis(x, axis, new, places, factor, how)
     for axis, beyond in outside.items():
         shape = [-1 if i == axis else 1 for i in range(x.ndim)]
         x = np.where(beyond.reshape(shape), how.extrapolated, x)
@@ -210,7 +214,9 @@ def _resize_axes(
 
 
 def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
-    """Refuse to crop to the same size: of that ONNX Runtime returns the whole input."""
+    """Refuse calls that crop without resizing: ONNX Runtime returns the whole input
+    then.
+    """
     if not pairs:
         return
     sizes = {f"new{i}": new for i, (new, _) in enumerate(pairs)}
@@ -220,8 +226,10 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
     require_sizes(Condition.parse(text), sizes, why)
 
 
-def _unless_equal(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
-    """Return the places, or those of the input for calls in which no size changes."""
+def _positions_unless_unchanged(
+    pairs: Sequence[tuple[Size, Size]], places: Places
+) -> Places:
+    """Return the source positions; in calls in which no size changes, 0, 1, …."""
     if not isinstance(places, Array):
         return places
     if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
@@ -232,17 +240,19 @@ def _unless_equal(pairs: Sequence[tuple[Size, Size]], places: Places) -> Places:
 
 
 def _is_one(factor: Factor) -> bool:
+    """Return whether a scale factor is known and 1."""
     return not isinstance(factor, Array) and factor == 1
 
 
-def _beyond(places: Places, size: Size) -> Places:
+def _is_outside(places: Places, size: Size) -> Places:
+    """Return a mask of the source positions that lie outside of an axis."""
     _, _, length = grid(size, size) if isinstance(places, Array) else (0, 0, size)
     found: Places = module_of(places).logical_or(places < 0, places > length - 1)
     return found
 
 
 def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
-    """Return whether each element of x is repeated so many times, whatever its size."""
+    """Return whether resampling repeats each element `repeats` times, for any size."""
     if isinstance(factor, Array) or factor != repeats:
         return False
     if how.places in ("align_corners", "tf_crop_and_resize"):
@@ -255,21 +265,21 @@ def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
 def _source_positions(
     size: Size, new: Size, factor: Factor, region: tuple[float, float], mode: str
 ) -> Places:
-    """Return the positions in x of the result's elements.
+    """Return the source position of each element of the result along an axis.
 
     In f32 and in the order of ONNX Runtime, whose roundings decide between neighbours.
     """
     if mode not in _POSITIONS:
         fail("bad-node", f"the coordinate_transformation_mode {mode!r} is none of ONNX")
     i, after, before = grid(new, size)
-    line = _Line(i, after, before, factor, *map(numpy.float32, region))
+    line = _AxisCoordinates(i, after, before, factor, *map(numpy.float32, region))
     found: Places = _POSITIONS[mode](line)
     return found
 
 
 @dataclass(frozen=True)
-class _Line:
-    """The inputs of computing positions along an axis.
+class _AxisCoordinates:
+    """The operands of a coordinate transformation along an axis.
 
     Args:
         i: 0, 1, … below the new size.
@@ -288,36 +298,43 @@ class _Line:
     last: Any
 
     def choose_by_length(self, several: object, one: object) -> object:
-        """Select the positions, or the only one's where an axis has size 1."""
+        """Select between the positions for an axis longer than 1, and those for
+        size 1.
+        """
         return module_of(self.after).where(self.after > 1, several, one)
 
     @property
     def steps(self) -> Any:
-        """The number of steps from the first element of the result to the last."""
+        """Number of steps from the first element of the result to the last, at
+        least 1.
+        """
         return module_of(self.after).maximum(self.after - 1, 1)
 
 
 _HALF = numpy.float32(0.5)
 
 
-def _half_pixel(x: _Line) -> object:
+def _half_pixel(x: _AxisCoordinates) -> object:
+    """Return source positions with pixel centres at one half."""
     return (x.i + _HALF) / x.factor - _HALF
 
 
-def _symmetric(x: _Line) -> object:
+def _symmetric(x: _AxisCoordinates) -> object:
+    """Return source positions by pixel centres, symmetric around the image's middle."""
     edge = x.before / 2 * (1 - x.after / (x.factor * x.before))
-    i, edge, ratio = (_as(part, "f64") for part in (x.i, edge, x.factor))
-    return _as(edge + (i + 0.5) / ratio - 0.5, "f32")
+    i, edge, ratio = (_cast(part, "f64") for part in (x.i, edge, x.factor))
+    return _cast(edge + (i + 0.5) / ratio - 0.5, "f32")
 
 
-def _crop(x: _Line) -> object:
+def _crop(x: _AxisCoordinates) -> object:
+    """Return source positions within the region that is cropped."""
     ends = x.before - 1
     several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
     return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)
 
 
 # by coordinate_transformation_mode
-_POSITIONS: dict[str, Callable[[_Line], Any]] = {
+_POSITIONS: dict[str, Callable[[_AxisCoordinates], Any]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": lambda x: x.choose_by_length(
@@ -330,21 +347,22 @@ _POSITIONS: dict[str, Callable[[_Line], Any]] = {
 }
 
 
-def _as(x: Known, dtype: str) -> Any:
-    """Convert a number, or places, to another precision."""
+def _cast(x: Known, dtype: str) -> Any:
+    """Return a number or positions converted to a dtype."""
     if isinstance(x, Array):
         return np.astype(x, dtype)
     return x.astype(dtypes.to_numpy(dtype))
 
 
 def _rounding(how: Sampling, factor: Factor) -> str:
-    """Return the nearest_mode; for files without it, ONNX Runtime's rule."""
+    """Return the nearest_mode; for old operators, the rounding of ONNX Runtime."""
     if how.nearest != "simple":
         return how.nearest
     return "ceil" if not isinstance(factor, Array) and factor < 1 else "floor"
 
 
 def _nearest(places: Places, mode: str) -> Places:
+    """Return positions rounded to integers by a nearest_mode."""
     xp = module_of(places)
     low = xp.floor(places)
     found: Places = xp.ceil(places) if mode == "ceil" else low
@@ -359,15 +377,16 @@ _HALVES = {"round_prefer_floor": 1e-6, "round_prefer_ceil": -1e-6}
 
 
 def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
-    """Repeat each element of an image in the layout of convolutions."""
+    """Return x with each element repeated along an axis."""
     if is_image:
         return apply_channels_last(np.repeat, x, factor, axis - 1)
     return np.repeat(x, factor, axis)
 
 
-def _along(
+def _resample_axis(
     x: Array, axis: int, new: Size, places: Places, factor: Factor, how: Sampling
 ) -> Array:
+    """Return x resampled along one axis."""
     if how.mode == "nearest":
         return take_along(x, axis, _nearest(places, _rounding(how, factor)))
     known = None if isinstance(factor, Array) else float(factor)

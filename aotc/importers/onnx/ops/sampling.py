@@ -40,7 +40,7 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Array:
-    """`x` at places from -1 to 1 on each axis, the last axis first."""
+    """Return x sampled at positions in -1 … 1, whose axes come last axis first."""
     image = channels_last(x)
     sizes = image.shape[1:-1]
     rank = len(sizes)
@@ -88,7 +88,7 @@ def roi_align(
     spatial_scale: float = 1.0,
     opset: int,
 ) -> Array:
-    """The mean (or the largest term) of samples in each part of each region."""
+    """Return samples of x pooled over a grid of cells in each region of interest."""
     if sampling_ratio < 1:
         fail(
             "data-dependent-shape",
@@ -117,7 +117,7 @@ def roi_align(
 
 
 def _samples(start: Array, end: Array, count: int, ratio: int, aligned: bool) -> Array:
-    """Return the places of the samples of each region along one axis."""
+    """Return the sample positions of each region along one axis."""
     span = np.subtract(end, start)
     span = span if aligned else np.maximum(span, 1.0)
     steps = np.multiply(np.add(np.arange(count * ratio, dtype="f32"), 0.5), 1 / ratio)
@@ -126,7 +126,7 @@ def _samples(start: Array, end: Array, count: int, ratio: int, aligned: bool) ->
 
 
 def _roi_terms(image: Array, places: Places) -> list[Array]:
-    """The four pixels around each sample with their shares; none far outside."""
+    """Return the four weighted pixels around each sample; zeros far outside."""
     shape = (image.shape[0], places[0].shape[1], places[1].shape[1])
     grid = [
         np.broadcast_to(np.expand_dims(place, 2 - axis), shape)

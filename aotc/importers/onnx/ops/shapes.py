@@ -32,7 +32,7 @@ def reshape(
     shape: tuple[int, ...] | None = None,
     allowzero: int = 0,
 ) -> Array:
-    """Reshape `x`: a size of -1 is computed from the others, 0 is that of x."""
+    """Return x reshaped; size 0 copies that of x, -1 is inferred."""
     wanted = tuple(shape or ()) if sizes is None else integers(sizes)
     if not allowzero:
         wanted = tuple(
@@ -43,7 +43,7 @@ def reshape(
 
 
 def flatten(x: Array, *, axis: int = 1) -> Array:
-    """`x` as a matrix, whose rows are the axes before `axis`."""
+    """Return x as a matrix, with the axes before `axis` as rows."""
     cut = axis + len(x.shape) if axis < 0 else axis
     rows, columns = element_count(x.shape[:cut]), element_count(x.shape[cut:])
     return np.reshape(x, (rows, columns))
@@ -52,7 +52,7 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
 def squeeze(
     x: Array, listed: Known | None = None, *, axes: tuple[int, ...] | None = None
 ) -> Array:
-    """`x` without axes of size 1."""
+    """Return x without axes of size 1: those listed, or all."""
     given = axes if listed is None else row_of_numbers(listed)
     return np.squeeze(x, None if given is None else tuple(given))
 
@@ -60,12 +60,12 @@ def squeeze(
 def unsqueeze(
     x: Array, listed: Known | None = None, *, axes: tuple[int, ...] = ()
 ) -> Array:
-    """`x` with new axes of size 1, at their places in the result."""
+    """Return x with new axes of size 1 at these positions of the result."""
     return np.expand_dims(x, tuple(axes if listed is None else row_of_numbers(listed)))
 
 
 def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
-    """The axes in another order."""
+    """Return x with its axes permuted."""
     return np.transpose(x, perm)
 
 
@@ -73,18 +73,18 @@ def transpose(x: Array, *, perm: tuple[int, ...] | None = None) -> Array:
 
 
 def expand(x: Array, shape: Known) -> Array:
-    """`x` broadcast with a shape, in both directions."""
+    """Return x broadcast with a shape, in both directions."""
     wanted = np.broadcast_shapes(x.shape, integers(shape))
     return np.broadcast_to(x, wanted)
 
 
 def tile(x: Array, repeats: Known, axis: Known | None = None) -> Array:
-    """`x` beside itself, so often along each axis."""
+    """Return x repeated along each axis."""
     return np.tile(x, integers(repeats))
 
 
 def range_(start: Known, limit: Known, delta: Known) -> Array:
-    """`start`, `start + delta`, … before the limit."""
+    """Return the vector `start`, `start + delta`, … before the limit."""
     first, last, step = (integers_or_floats(x) for x in (start, limit, delta))
     dtype = _dtype_of(start, limit, delta)
     if all(isinstance(x, float) for x in (first, last, step)):
@@ -95,12 +95,13 @@ def range_(start: Known, limit: Known, delta: Known) -> Array:
 
 
 def integers_or_floats(x: Known) -> Any:
-    """Return the first element, as a number or a size."""
+    """Return the first element, as a Python number or a size."""
     value = x.reshape(-1)[0]
     return value.item() if hasattr(value, "item") else value
 
 
 def _dtype_of(*known: Known) -> Any:
+    """Return the dtype of known tensors, i64 if all hold sizes."""
     kinds = [x.dtype for x in known if x.dtype != object]
     return str(kinds[0]) if kinds else "i64"
 
@@ -114,7 +115,7 @@ def eye_like(x: Array, *, dtype: int | None = None, k: int = 0) -> Array:
 
 
 def trilu(x: Array, k: Known | None = None, *, upper: int = 1) -> Array:
-    """The upper or the lower triangle of matrices."""
+    """Return the upper or lower triangle of matrices, zeros elsewhere."""
     offset = 0 if k is None else int(only_number(k))
     return np.triu(x, offset) if upper else np.tril(x, offset)
 
@@ -125,7 +126,7 @@ _cut_out = by_padding(np.getitem, cutting.slice_axes)
 
 
 def concat(*xs: Array, axis: int = 1) -> Array:
-    """The inputs one after the other."""
+    """Return the inputs concatenated along an axis."""
     return np.concatenate(xs, axis)
 
 
@@ -138,7 +139,7 @@ def split(
     num_outputs: int | None = None,
     wanted: int,
 ) -> list[Array]:
-    """`x` in parts of given sizes, or as equal as they can be."""
+    """Return x split along an axis into given sizes, or as evenly as possible."""
     parts: Sequence[Size]
     given = split if sizes is None else integers(sizes)
     if given is None:
@@ -160,6 +161,7 @@ def split(
 
 
 def _slice_axis(x: Array, axis: int, first: object, last: object) -> Array:
+    """Return `x[first:last]` along an axis."""
     key: list[Any] = [slice(None)] * x.ndim
     key[axis] = slice(first, last)
     return x[tuple(key)]
@@ -179,7 +181,7 @@ def slice_(
     ends: tuple[int, ...] = (),
     axes: tuple[int, ...] | None = None,
 ) -> Value:
-    """Slice some axes from one position to another, in steps."""
+    """Return x sliced along some axes with steps."""
     begin = starts if first is None else integers(first)
     stop = ends if last is None else integers(last)
     which = axes if along is None else row_of_numbers(along)
@@ -187,12 +189,12 @@ def slice_(
     steps = [1] * len(begin) if by is None else row_of_numbers(by)
     key = [slice(None)] * len(x.shape)
     for axis, start, end, step in zip(where, begin, stop, steps, strict=True):
-        key[axis] = _span(start, end, step, x.shape[axis])
+        key[axis] = _slice_within(start, end, step, x.shape[axis])
     return _cut_out(x, tuple(key))
 
 
-def _span(start: object, end: object, step: int, size: Size) -> slice:
-    """Make a slice, with None for ends that are numbers out of range."""
+def _slice_within(start: object, end: object, step: int, size: Size) -> slice:
+    """Return a slice object, with None for bounds that are out of range."""
     if isinstance(end, int) and (end >= _FAR if step > 0 else end <= -_FAR):
         end = None
     if isinstance(start, int) and (start <= -_FAR if step > 0 else start >= _FAR):
@@ -207,7 +209,7 @@ def _span(start: object, end: object, step: int, size: Size) -> slice:
 def center_crop_pad(
     x: Array, shape: Known, *, axes: tuple[int, ...] | None = None
 ) -> Array:
-    """`x` cut or padded with zeros around its middle."""
+    """Return x cropped or zero-padded around its centre to a shape."""
     wanted = integers(shape)
     for axis, size in zip(axes or range(x.ndim), wanted, strict=True):
         have = x.shape[axis]
@@ -237,7 +239,7 @@ def pad(
     pads: tuple[int, ...] = (),
     value: float = 0.0,
 ) -> Array:
-    """`x` with elements around it; negative numbers cut."""
+    """Return x padded by a mode; negative widths crop."""
     numbers_of = pads if sides is None else integers(sides)
     axes = (
         range(x.ndim)
@@ -249,7 +251,7 @@ def pad(
     for place, axis in enumerate(axes):
         pairs[axis] = (numbers_of[place], numbers_of[count + place])
     for axis, (low, high) in enumerate(pairs):
-        x, pairs[axis] = _without_cut(x, axis, low, high)
+        x, pairs[axis] = _crop_negative(x, axis, low, high)
     if mode == "constant":
         if constant is None or constant.shape == (0,):
             return _pad_with(x, pairs, value)
@@ -259,10 +261,10 @@ def pad(
     return np.pad(x, pairs, mode)
 
 
-def _without_cut(
+def _crop_negative(
     x: Array, axis: int, low: ArrayLike, high: ArrayLike
 ) -> tuple[Array, Any]:
-    """Cut `x` by negative padding; return the padding that is left."""
+    """Crop x by negative padding; return it with the remaining padding."""
     first = -low if isinstance(low, int) and low < 0 else None
     last = high if isinstance(high, int) and high < 0 else None
     if first is not None or last is not None:
@@ -273,7 +275,7 @@ def _without_cut(
 def _pad_with(
     x: Array, pairs: Sequence[tuple[object, object]], fill: Array | float
 ) -> Array:
-    """`x` with a number around it, which the model may compute."""
+    """Return x padded with a number, which the model may compute."""
     if x.dtype == "bool":
         number = fill if isinstance(fill, float) else np.astype(fill, "u8")
         return np.astype(_pad_with(np.astype(x, "u8"), pairs, number), "bool")
@@ -288,9 +290,7 @@ def _pad_with(
 
 
 def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Rearrange channels into blocks of pixels, which come first in them, or last
-    (CRD).
-    """
+    """Return an image with groups of channels moved into blocks of pixels."""
     n, c, h, w = x.shape
     b, rest = blocksize, c // (blocksize * blocksize)
     if mode == "DCR":
@@ -303,7 +303,7 @@ def depth_to_space(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
 
 
 def space_to_depth(x: Array, *, blocksize: int, mode: str = "DCR") -> Array:
-    """Move blocks of pixels into channels."""
+    """Return an image with blocks of pixels moved into channels."""
     n, c, h, w = x.shape
     b = blocksize
     split = np.reshape(x, (n, c, h // b, b, w // b, b))

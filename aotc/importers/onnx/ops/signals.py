@@ -15,7 +15,7 @@ from aotc.tracing.source_locations import fail
 
 
 def _complex(x: Array) -> fft.Complex:
-    """Return complex numbers from a last axis that holds the real part, or both."""
+    """Return complex numbers from a last axis of size 1 (real) or 2."""
     # side by side, as IREE 3.13 cannot compile `flip` of every other element
     parts = np.moveaxis(x, -1, 0)
     two = x.shape[-1] == 2
@@ -23,6 +23,7 @@ def _complex(x: Array) -> fft.Complex:
 
 
 def _pairs(z: fft.Complex) -> Array:
+    """Return complex numbers as real arrays with a last axis of size 2."""
     return np.stack([z.real, z.imag], -1)
 
 
@@ -36,7 +37,7 @@ def dft(
     onesided: int = 0,
     opset: int,
 ) -> Array:
-    """The transform along an axis; `onesided` of or to real numbers."""
+    """Return the discrete Fourier transform along an axis."""
     usual = 1 if opset < 20 else -2
     given = axis if place is None else int(only_number(place))
     along = (usual if given is None else given) % x.ndim
@@ -57,7 +58,7 @@ def stft(
     *,
     onesided: int = 1,
 ) -> Array:
-    """The transforms of frames of a signal: batch, frames, frequencies, 2."""
+    """Return the short-time Fourier transform: batch, frames, frequencies, 2."""
     step = int(only_number(frame_step))
     width = _fixed_length(window, frame_length)
     length = signal.shape[1].__index__()
@@ -73,7 +74,7 @@ def stft(
 
 
 def _fixed_length(window: Array | None, given: Known | None) -> int:
-    """Return the frame length: the given one, or that of the window."""
+    """Return the static frame length: the given one, or that of the window."""
     if given is not None:
         return int(only_number(given))
     if window is None:
@@ -90,7 +91,7 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Array:
-    """Return triangles, evenly spaced in mel, that sum up a spectrum."""
+    """Return the matrix of mel filters that maps spectra to mel bands."""
     count, points = int(only_number(bins)), int(only_number(length))
     ends = [2595 * numpy.log10(1 + only_number(end) / 700) for end in (low, high)]
     mels = ends[0] + numpy.arange(count + 2) * (ends[1] - ends[0]) / (count + 2)

@@ -39,7 +39,7 @@ def deform_conv(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Array:
-    """A convolution whose taps are moved, each by an offset of its own.
+    """Return a convolution whose kernel taps are each shifted by an offset.
 
     Dai et al., "Deformable convolutional networks", 2017; with weights for each tap
     (the mask), Zhu et al., 2019.
@@ -52,7 +52,7 @@ def deform_conv(
     steps, spread = per_axis(strides, 2), per_axis(dilations, 2)
     sides = WindowAttributes(pads=pads).sides(2)
     base = [
-        _tap_places(out[a], window[a], steps[a], spread[a], sides[a][0], a)
+        _tap_positions(out[a], window[a], steps[a], spread[a], sides[a][0], a)
         for a in (0, 1)
     ]
     columns = []
@@ -77,10 +77,10 @@ def deform_conv(
     return y if bias is None else np.add(y, over_channels(bias, y))
 
 
-def _tap_places(
+def _tap_positions(
     out: Size, window: int, stride: int, dilation: int, low: int, axis: int
 ) -> Array:
-    """Return the place of each tap of each window, as taps, taps, rows, columns."""
+    """Return the position of each kernel tap for each window, along one axis."""
     starts = np.multiply(np.arange(out, dtype="f32"), float(stride))
     taps = np.multiply(np.arange(window, dtype="f32"), float(dilation))
     along = [-1 if i == axis else 1 for i in range(2)]
@@ -100,7 +100,9 @@ def col_to_im(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Array:
-    """Add up windows of an image (N, C * taps, windows) where they came from."""
+    """Return the image that sums windows (N, C * taps, windows) back to their
+    positions.
+    """
     sizes, window = row_of_numbers(image), row_of_numbers(block)
     rank = len(sizes)
     steps, spread = per_axis(strides, rank), per_axis(dilations, rank)

@@ -25,13 +25,12 @@ from aotc.tracing.tracing import emit
 
 
 def _first(op: Op, *operands: Value) -> object:
-    """Return the operands of an op that only informs a partitioner or a layout pass."""
+    """Return the operands of a custom call that has no effect on values."""
     return operands[: len(op.op.results)]
 
 
 def shape_assertion(op: Op, condition: Value, *shown: Value) -> tuple[()]:
-    """Hold an exporter's assumption on sizes: by the contracts, or by a check in a
-    call.
+    """Check an exporter's assumption on sizes: by their contracts, or at run time.
 
     Raises:
         InputError: the sizes that were promised break it.
@@ -46,14 +45,14 @@ def shape_assertion(op: Op, condition: Value, *shown: Value) -> tuple[()]:
 
 
 def _format_message(message: str, shown: tuple[Value, ...]) -> str:
-    """The message with the sizes that it mentions as {0}, {1}, …."""
+    """Return an assertion's message with {0}, {1}, … replaced by sizes."""
     for place, value in enumerate(shown):
         message = message.replace(f"{{{place}}}", str(number(value)))
     return message
 
 
 def _top_k(op: Op, x: Value) -> object:
-    """`mhlo.topk`, whose attributes are in a dictionary."""
+    """Return the k largest elements and indices: `mhlo.topk`."""
     options = ir.DictAttr(op.attribute("mhlo.attributes"))
     largest = ir.BoolAttr(options["largest"]).value if "largest" in options else True
     if not largest:
@@ -62,6 +61,7 @@ def _top_k(op: Op, x: Value) -> object:
 
 
 def _dynamic_top_k(op: Op, x: Value, k: Value) -> object:
+    """Return the k largest elements and indices, with k an operand."""
     (count,) = sizes(k)
     return sorting.largest(array(x), count)
 
@@ -78,7 +78,7 @@ def _approx_top_k(op: Op, x: Value, positions: Value, *rest: Value) -> object:
 
 
 def _precedes(op: Op, one: float, other: float, dtype: str) -> bool:
-    """Return the answer of a call's comparator on two numbers."""
+    """Return whether a custom call's comparator orders one number before another."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     values = [lift(one, dtype), lift(other, dtype), lift(0), lift(0)]
     assert op.call is not None
@@ -119,7 +119,7 @@ _OUTSIDE = {
 
 
 def reason_against(op: Op) -> str | None:
-    """Return the reason why a custom call is not taken; None if it is."""
+    """Return why a custom call cannot be imported; None if it can."""
     target = op.text("call_target_name")
     if target in CUSTOM_CALLS:
         return None
@@ -130,12 +130,14 @@ def reason_against(op: Op) -> str | None:
 
 
 def custom_call(op: Op, *operands: Value) -> object:
-    """A call of something outside of StableHLO that is known by its name."""
+    """Return the results of a custom call with a known target."""
     return CUSTOM_CALLS[op.text("call_target_name")](op, *operands)
 
 
 def composite(op: Op, *operands: Value) -> object:
-    """An op that was written in others: itself where it is known, else the others."""
+    """Return a composite op's results, by its name if known, else by its
+    decomposition.
+    """
     name = op.text("name")
     if name == "chlo.top_k":
         options = ir.DictAttr(op.attribute("composite_attributes"))
@@ -147,7 +149,7 @@ def composite(op: Op, *operands: Value) -> object:
 
 
 def barrier(op: Op, *operands: Value) -> tuple[Value, ...]:
-    """The operands, kept apart from equal values."""
+    """Return the operands behind an optimization barrier."""
     kept = [materialize(x) for x in operands if not isinstance(x, Token)]
     held = iter(debug.barrier(kept))
     return tuple(x if isinstance(x, Token) else next(held) for x in operands)

@@ -18,7 +18,9 @@ from aotc.tracing.array import Array
 
 
 def case(op: Op, index: Value) -> Any:
-    """Run the branch with a number, or the last branch where there is none."""
+    """Return the results of the branch with a number; of the last if it is out of
+    range.
+    """
     chosen = number(index)
     last = len(op.regions) - 1
     if isinstance(chosen, int):
@@ -29,7 +31,7 @@ def case(op: Op, index: Value) -> Any:
 
 
 def if_(op: Op, condition: Value) -> object:
-    """Return the result of one branch or the other."""
+    """Return the results of one of two branches, chosen by a condition."""
     holds = number(condition)
     if isinstance(holds, bool):
         return op.regions[0 if holds else 1]()
@@ -37,11 +39,12 @@ def if_(op: Op, condition: Value) -> object:
 
 
 def _switch(regions: Sequence[Region], index: Array) -> object:
-    """`regions[index]()`, decided when the model runs."""
-    return control.switch(index, [_settling(region) for region in regions])
+    """Emit a switch over regions by a run-time index; return its results."""
+    return control.switch(index, [_returning_arrays(region) for region in regions])
 
 
-def _settling(region: Region) -> Region:
+def _returning_arrays(region: Region) -> Region:
+    """Wrap a region to return arrays in the place of known sizes."""
     return lambda *operands: [materialize(value) for value in region(*operands)]
 
 
@@ -50,14 +53,14 @@ def _settling(region: Region) -> Region:
 
 @dataclass(frozen=True)
 class _WhileLoop:
-    """A while loop, less the carried values that it never changes."""
+    """A while loop in which only the values that the body changes are carried."""
 
     op: Op
     initial: Sequence[Value]
 
     @property
     def carried_positions(self) -> list[int]:
-        """The positions of the values that the body gives anew."""
+        """Positions of the loop operands that the body changes."""
         block = self.op.op.regions[1].blocks[0]
         returned = list(block.operations)[-1].operation.operands
         return [
@@ -67,27 +70,27 @@ class _WhileLoop:
         ]
 
     def all_values(self, values: Sequence[Value]) -> list[Value]:
-        """Return all values that the regions take."""
+        """Return all loop operands, with the carried values in their positions."""
         full: list[Value] = list(self.initial)
         for position, value in zip(self.carried_positions, values, strict=True):
             full[position] = value
         return full
 
     def carried_values(self, values: Sequence[Value]) -> list[Value]:
-        """Return the carried values."""
+        """Return the carried values out of all loop operands."""
         return [materialize(values[position]) for position in self.carried_positions]
 
     def condition(self, values: Sequence[Value]) -> Array:
-        """Evaluate the condition."""
+        """Return the loop's condition for carried values."""
         return array(self.op.regions[0](*self.all_values(values))[0])
 
     def step(self, values: Sequence[Value]) -> list[Value]:
-        """Evaluate the body."""
+        """Return the carried values after one iteration."""
         return self.carried_values(self.op.regions[1](*self.all_values(values)))
 
 
 def while_(op: Op, *initial: Value) -> object:
-    """Repeat the body on the carried values for as long as the condition holds.
+    """Run or emit a while loop; return the final values of its operands.
 
     With a number of steps that is known beforehand it has derivatives of both modes.
     """
@@ -104,25 +107,27 @@ def while_(op: Op, *initial: Value) -> object:
 
 
 def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
-    """Return the number of steps of a loop like `for i in range(first, limit,
-    step)`.
+    """Return the trip count of a loop like `for i in range(first, limit, step)`, or
+    None.
     """
     condition, body = (region.blocks[0] for region in op.op.regions)
-    test, *_ = (_maker(v) for v in list(condition.operations)[-1].operation.operands)
+    test, *_ = (
+        _defining_op(v) for v in list(condition.operations)[-1].operation.operands
+    )
     if test is None or test.name != "stablehlo.compare":
         return None
     if Op(test).word("comparison_direction") != "LT":
         return None
-    position = _argument(test.operands[0], condition)
+    position = _argument_number(test.operands[0], condition)
     if position is None:
         return None
-    limit = _constant(test.operands[1], condition, op, initial)
-    added = _maker(list(body.operations)[-1].operation.operands[position])
+    limit = _loop_invariant_number(test.operands[1], condition, op, initial)
+    added = _defining_op(list(body.operations)[-1].operation.operands[position])
     if added is None or added.name != "stablehlo.add":
         return None
-    if _argument(added.operands[0], body) != position:
+    if _argument_number(added.operands[0], body) != position:
         return None
-    step = _constant(added.operands[1], body, op, initial)
+    step = _loop_invariant_number(added.operands[1], body, op, initial)
     first = number(initial[position])
     if not isinstance(step, int) or step < 1:
         return None
@@ -133,36 +138,36 @@ def _step_count(op: Op, initial: Sequence[Value]) -> Size | None:
     return maximum(ceil_divide(limit - first, step), 0)
 
 
-def _maker(value: ir.Value) -> ir.Operation | None:
-    """The op that makes a value; None of an argument."""
+def _defining_op(value: ir.Value) -> ir.Operation | None:
+    """Return the op that defines a value; None for a block argument."""
     owner = value.owner
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def _argument(value: ir.Value, block: ir.Block) -> int | None:
-    """The number of the block's argument that a value is."""
+def _argument_number(value: ir.Value, block: ir.Block) -> int | None:
+    """Return the number of a block argument; None for other values."""
     found = [n for n, argument in enumerate(block.arguments) if argument == value]
     return found[0] if found else None
 
 
-def _constant(
+def _loop_invariant_number(
     value: ir.Value, block: ir.Block, op: Op, initial: Sequence[Value]
 ) -> Any | None:
-    """Return the number that a value is at every step: a literal, or never changed."""
-    position = _argument(value, block)
+    """Return the constant that a value is in every iteration; None if it may change."""
+    position = _argument_number(value, block)
     if position is not None:
         body = op.op.regions[1].blocks[0]
         returned = list(body.operations)[-1].operation.operands[position]
         same = returned == body.arguments[position]
         return number(initial[position]) if same else None
-    maker = _maker(value)
+    maker = _defining_op(value)
     if maker is not None and maker.name == "stablehlo.constant":
         return number(make_constant(Op(maker)))
     return number(op.outer[value]) if value in op.outer else None
 
 
 def map_(op: Op, *xs: Value) -> object:
-    """Apply a function of scalars to each element."""
+    """Apply a region of scalars to each element."""
     require_elementwise(op)
     return op.regions[0](*xs)
 

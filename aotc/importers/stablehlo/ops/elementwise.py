@@ -26,12 +26,14 @@ Rule = Callable[..., object]
 
 
 def real(function: Callable[..., Any]) -> Rule:
-    """`function` of the operands, which are real."""
+    """Return a rule (op, operands) that calls a function of real arrays."""
     return lambda op, *xs: function(*(array(x) for x in xs))
 
 
 def either(of_reals: Callable[..., Any], of_pairs: Callable[..., Any]) -> Rule:
-    """Return a rule by one function of real operands, and another of complex ones."""
+    """Return a rule that calls one function for real operands, another for complex
+    ones.
+    """
 
     def rule(op: Op, *xs: Value) -> Value:
         if any(isinstance(x, Complex) for x in xs):
@@ -44,7 +46,7 @@ def either(of_reals: Callable[..., Any], of_pairs: Callable[..., Any]) -> Rule:
 
 
 def parts(function: Callable[..., Array]) -> Rule:
-    """`function` of the operands, or of their real and imaginary parts."""
+    """Return a rule that applies a function to real and imaginary parts separately."""
     return lambda op, *xs: each_part(function, *xs)
 
 
@@ -54,9 +56,7 @@ def parts(function: Callable[..., Array]) -> Rule:
 def _numbers_or_bools(
     of_numbers: Callable[..., Array], of_bools: Callable[..., Array]
 ) -> Callable[[Array, Array], Array]:
-    """Return a function that chooses between functions of numbers and of truth
-    values.
-    """
+    """Return a function that dispatches on the dtype of x: numbers or bools."""
     return lambda x, y: (of_bools if x.dtype == "bool" else of_numbers)(x, y)
 
 
@@ -67,10 +67,12 @@ _minimum = _numbers_or_bools(np.minimum, np.logical_and)
 
 
 def _divide(x: Array, y: Array) -> Array:
+    """Return the quotient, broadcast; for integers rounded towards 0."""
     return emit("divide", *np.broadcast_arrays(x, y))
 
 
 def _power(x: Array, y: Array) -> Array:
+    """Return x to the power y, for floats or integers."""
     x, y = np.broadcast_arrays(x, y)
     if dtypes.is_float(x.dtype):
         return np.power(x, y)
@@ -91,28 +93,31 @@ def _integer_power(x: Array, y: Array) -> Array:
 
 
 def _abs(x: Array) -> Array:
+    """Return the absolute value; unsigned integers as they are."""
     return x if x.dtype in dtypes.UNSIGNED else np.abs(x)
 
 
 def _sign(x: Array) -> Array:
+    """Return the sign, also of unsigned integers."""
     if x.dtype in dtypes.UNSIGNED:
         return np.astype(np.not_equal(x, 0), x.dtype)
     return np.sign(x)
 
 
 def _negate(x: Array) -> Array:
+    """Return -x, modulo 2**bits for unsigned integers."""
     return np.subtract(np.zeros_like(x), x) if x.dtype in dtypes.UNSIGNED else -x
 
 
 def _round_away(x: Array) -> Array:
-    """Round to the nearest integer, halves away from zero."""
+    """Return x rounded to the nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.greater_equal(np.abs(x - whole), 0.5)
     return whole + np.where(away, np.copysign(np.ones_like(x), x), np.zeros_like(x))
 
 
 def clamp(op: Op, low: Value, x: Value, high: Value) -> Array:
-    """min(max(x, low), high); the bounds may be scalars."""
+    """Return min(max(x, low), high); the bounds may be scalars."""
     bounds = [np.broadcast_to(array(b), array(x).shape) for b in (low, high)]
     return emit("clamp", array(x), *bounds)
 
@@ -121,7 +126,7 @@ def clamp(op: Op, low: Value, x: Value, high: Value) -> Array:
 
 
 def _shift_logical(x: Array, y: Array) -> Array:
-    """Shift bits to the right; zeros come in, whatever the sign."""
+    """Return x shifted right with zeros shifted in, whatever the sign."""
     if x.dtype in dtypes.UNSIGNED:
         return np.right_shift(x, y)
     unsigned = "u" + x.dtype[1:]
@@ -131,7 +136,7 @@ def _shift_logical(x: Array, y: Array) -> Array:
 
 
 def _shift_arithmetic(x: Array, y: Array) -> Array:
-    """Shift right arithmetically; a count out of range leaves only the sign."""
+    """Return x shifted right arithmetically; too large counts leave only the sign."""
     signed = x if x.dtype in dtypes.SIGNED else np.bitcast(x, "i" + x.dtype[1:])
     count = y if y.dtype in dtypes.SIGNED else np.bitcast(y, signed.dtype)
     last = dtypes.bits(x.dtype) - 1
@@ -141,12 +146,13 @@ def _shift_arithmetic(x: Array, y: Array) -> Array:
 
 
 def _count_ones(x: Array) -> Array:
+    """Return the number of set bits."""
     bits = x if x.dtype in dtypes.UNSIGNED else np.bitcast(x, "u" + x.dtype[1:])
     return np.astype(np.bitwise_count(bits), x.dtype)
 
 
 def _multiply_high(x: Array, y: Array) -> Array:
-    """The upper half of the product."""
+    """Return the upper half of the product of integers."""
     width, signed = dtypes.bits(x.dtype), x.dtype in dtypes.SIGNED
     if width < 64:
         wide = "i64" if signed else "u64"
@@ -162,8 +168,8 @@ def _multiply_high(x: Array, y: Array) -> Array:
 
 
 def bitcast(op: Op, x: Value) -> Value:
-    """Return the same bits; between widths the last axis holds parts, low bits
-    first.
+    """Return the bits of x as another dtype; a change of width adds or removes
+    an axis.
     """
     if isinstance(x, Complex) and op.kind == StableHloType(
         op.kind.shape, x.dtype, True
@@ -191,7 +197,7 @@ _FORMATS = {"f32": (8, 23), "f64": (11, 52)}  # bits of exponent and mantissa
 
 
 def reduce_precision(op: Op, x: Value) -> Array:
-    """X with fewer bits of exponent and mantissa, rounded to even."""
+    """Return x rounded to fewer bits of exponent and mantissa, half to even."""
     source = array(x)
     if source.dtype not in _FORMATS:
         wide = reduce_precision(op, np.astype(source, "f32"))
@@ -205,7 +211,7 @@ def reduce_precision(op: Op, x: Value) -> Array:
 
 
 def _round_mantissa(x: Array, dropped: int) -> Array:
-    """X without the last `dropped` bits of its mantissa."""
+    """Return floats rounded to a mantissa shorter by `dropped` bits."""
     unsigned = f"u{dtypes.bits(x.dtype)}"
     bits = np.bitcast(x, unsigned)
     odd = np.bitwise_and(np.right_shift(bits, dropped), 1)
@@ -215,7 +221,7 @@ def _round_mantissa(x: Array, dropped: int) -> Array:
 
 
 def _limit_exponent(x: Array, exponent: int, mantissa: int) -> Array:
-    """Round to infinity beyond the range of an exponent, and to zero below it."""
+    """Return floats with infinity above, and zero below, the range of an exponent."""
     bias = (1 << (exponent - 1)) - 1
     largest = 2.0**bias * (2.0 - 2.0**-mantissa)
     unit = np.copysign(np.ones_like(x), x)
@@ -224,7 +230,7 @@ def _limit_exponent(x: Array, exponent: int, mantissa: int) -> Array:
 
 
 def convert(op: Op, x: Value) -> Value:
-    """X in another dtype; a real number as a complex one has no imaginary part."""
+    """Return x in another dtype; real to complex gets a zero imaginary part."""
     kind = op.kind
     if isinstance(x, Complex):
         if kind.is_complex:
@@ -250,7 +256,7 @@ _OF_PAIRS = {"EQ": complexes.equal, "NE": complexes.not_equal}  # which have no 
 
 
 def compare(op: Op, x: Value, y: Value) -> Array:
-    """X compared with y; in TOTALORDER -NaN < … < -0 < 0 < … < NaN."""
+    """Return x compared with y; in TOTALORDER -NaN < … < -0 < 0 < … < NaN."""
     direction = op.word("comparison_direction")
     if isinstance(x, Complex) or isinstance(y, Complex):
         if direction not in _OF_PAIRS:
@@ -265,14 +271,14 @@ def compare(op: Op, x: Value, y: Value) -> Array:
 
 
 def ordered_bits(x: Array) -> Array:
-    """Return integers in the total order of the floats."""
+    """Return integers that order as the floats do in the total order."""
     bits = np.bitcast(x, f"i{dtypes.bits(x.dtype)}")
     largest = (1 << (dtypes.bits(x.dtype) - 1)) - 1
     return np.where(bits < 0, np.bitwise_xor(bits, np.full_like(bits, largest)), bits)
 
 
 def select(op: Op, which: Value, one: Value, other: Value) -> Value:
-    """`one` where the bool holds; a scalar decides for all."""
+    """Return `one` where the condition holds, else `other`; it may be a scalar."""
     condition = array(which)
     return each_part(lambda x, y: np.where(condition, x, y), one, other)
 

@@ -11,7 +11,9 @@ from aotc.importers.stablehlo.values import Value, array, as_pair
 
 
 def fourier(op: Op, x: Value) -> Value:
-    """A transform along the last axes; the inverse ones divide by their sizes."""
+    """Return the Fourier transform of x along the last axes; inverse ones are
+    scaled.
+    """
     lengths = op.ints("fft_length")
     axes = tuple(range(-len(lengths), 0))
     kind = op.word("fft_type")

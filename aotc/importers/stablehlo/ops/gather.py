@@ -25,16 +25,17 @@ from aotc.tracing.tracing import emit
 
 
 def gather(op: Op, x: Value, indices: Value) -> Value:
-    """Gather windows of x, moved to fit, for each vector of start positions."""
+    """Return the windows of x at start positions; starts are clamped so windows fit."""
     return _gather_windows(op, x, indices, op.ints("slice_sizes"))
 
 
 def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Value:
-    """Gather windows of a computed size."""
+    """Return the windows of x at start positions, with the window size an operand."""
     return _gather_windows(op, x, indices, sizes(slice_sizes))
 
 
 def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
+    """Return the windows of x that a gather op reads, of the size `window`."""
     numbers = stablehlo().GatherDimensionNumbers(op.attribute("dimension_numbers"))
     at = IndexedWindows(
         shape=shape_of(x),
@@ -47,22 +48,23 @@ def _gather_windows(op: Op, x: Value, indices: Value, window: Shape) -> Value:
         vector_axis=int(numbers.index_vector_dim),
     )
     if len(shape_of(indices)) < 2 and at.vector_axis == 0:
-        return _read_one(x, at, indices)
-    return each_part(lambda part: _read(part, at, array(indices)), x)
+        return _slice_window(x, at, indices)
+    return each_part(lambda part: _emit_gather(part, at, array(indices)), x)
 
 
-def _read(x: Array, at: IndexedWindows, indices: Array) -> Array:
+def _emit_gather(x: Array, at: IndexedWindows, indices: Array) -> Array:
+    """Emit a gather of windows of an array; return them."""
     x, at = _cut_unindexed(x, at)
     if 0 in at.sizes:
-        return _nothing(x, at, indices)
+        return _zeros_like_result(x, at, indices)
     places = places_of(at, indices, clamp=True)
     if not places.axes:
         return _broadcast_windows(x, at, indices)
     return emit("gather", x, *places.indices, **places.attributes("clip"))
 
 
-def _read_one(x: Value, at: IndexedWindows, vector: Value) -> Value:
-    """Read a single window, as a slice."""
+def _slice_window(x: Value, at: IndexedWindows, vector: Value) -> Value:
+    """Return a single window, as a slice."""
     starts: list[Value] = [as_known(0, "i32")] * len(at.shape)
     for number, axis in enumerate(at.indexed):
         starts[axis] = _element(vector, number)
@@ -71,14 +73,14 @@ def _read_one(x: Value, at: IndexedWindows, vector: Value) -> Value:
 
 
 def _element(vector: Value, number: int) -> Value:
-    """Return one element of a vector, or a scalar."""
+    """Return an element of a vector, or the scalar itself."""
     if isinstance(vector, KnownTensor):
         return as_known(vector.data.ravel()[number], vector.dtype)
     return np.ravel(array(vector))[number]
 
 
 def _cut_unindexed(x: Array, at: IndexedWindows) -> tuple[Array, IndexedWindows]:
-    """Cut off the parts of x that no window reaches, and axes that all windows drop."""
+    """Return x and windows without elements no window reaches, and axes all drop."""
     free = [axis for axis in range(x.ndim) if axis not in (*at.indexed, *at.batch)]
     limit = tuple(at.sizes[a] if a in free else n for a, n in enumerate(x.shape))
     if limit != tuple(x.shape):
@@ -98,7 +100,7 @@ def _cut_unindexed(x: Array, at: IndexedWindows) -> tuple[Array, IndexedWindows]
 def _renumber_axes(
     at: IndexedWindows, shape: Shape, window: Shape, number: dict[int, int]
 ) -> IndexedWindows:
-    """Return the same windows of an array with its axes renumbered."""
+    """Return the windows' description with the axes of x renumbered."""
 
     def renumber(axes: Sequence[int]) -> tuple[int, ...]:
         if not number:
@@ -117,12 +119,13 @@ def _renumber_axes(
     )
 
 
-def _nothing(x: Array, at: IndexedWindows, indices: Array) -> Array:
+def _zeros_like_result(x: Array, at: IndexedWindows, indices: Array) -> Array:
+    """Return zeros in the shape of the gathered windows."""
     return np.zeros(read_shape(at, indices), x.dtype)
 
 
 def _broadcast_windows(x: Array, at: IndexedWindows, indices: Array) -> Array:
-    """Repeat x for each vector of start positions, as its windows are all of x."""
+    """Return x repeated for each start position, as each window is all of x."""
     shape = read_shape(at, indices)
     return emit("broadcast", x, shape=shape, axes=at.window_axes)
 

@@ -28,7 +28,7 @@ _OUTSIDE = -(2**30)  # stays below 0 when positions within a window are added
 
 @dataclass(frozen=True)
 class IndexedWindows:
-    """Windows of an array of `shape`, one for each element of the batch axes."""
+    """The windows that a gather or scatter addresses in an array of `shape`."""
 
     shape: Shape
     sizes: Shape  # of a window, for each axis of x
@@ -41,22 +41,22 @@ class IndexedWindows:
 
     @property
     def kept(self) -> list[int]:
-        """The axes of x that windows keep."""
+        """Axes of x that the windows keep."""
         gone = (*self.dropped, *self.batch)
         return [axis for axis in range(len(self.shape)) if axis not in gone]
 
     def read_axis(self, axis: int) -> int:
-        """Return the axis of the read array that a kept axis of x becomes."""
+        """Return the axis of the gathered array that a kept axis of x becomes."""
         return self.window_axes[self.kept.index(axis)]
 
     def batch_axes(self, rank: int) -> list[int]:
-        """Return the axes of the read array that count windows."""
+        """Return the axes of the gathered array that enumerate windows."""
         return [axis for axis in range(rank) if axis not in self.window_axes]
 
 
 @dataclass(frozen=True)
 class Places:
-    """The operands and attributes that a gather or scatter of the graph takes."""
+    """The index operands and attributes of the graph's gather or scatter op."""
 
     indices: list[Array]
     axes: tuple[int, ...]
@@ -64,12 +64,12 @@ class Places:
     kept: tuple[int, ...]
 
     def attributes(self, mode: str) -> dict[str, Any]:
-        """Return the attributes of the op."""
+        """Return the op's attributes by name, with an out-of-bounds mode."""
         return {"axes": self.axes, "along": self.along, "kept": self.kept, "mode": mode}
 
 
 def places_of(at: IndexedWindows, indices: Array, *, clamp: bool) -> Places:
-    """Return positions for every element of the windows.
+    """Return the operands of a graph op that addresses every element of the windows.
 
     Args:
         at: the windows.
@@ -85,7 +85,7 @@ def places_of(at: IndexedWindows, indices: Array, *, clamp: bool) -> Places:
     along = sorted(sizes)
     shape = tuple(sizes[axis] for axis in along)
     arrays: dict[int, Array] = {}
-    for axis, column in _columns(at, starts, clamp).items():
+    for axis, column in _starts_by_axis(at, starts, clamp).items():
         arrays[axis] = _broadcast(column, shape, [along.index(a) for a in batch])
         if at.sizes[axis] != 1:
             step = {"shape": shape, "axis": along.index(offsets[axis])}
@@ -96,7 +96,7 @@ def places_of(at: IndexedWindows, indices: Array, *, clamp: bool) -> Places:
 
 
 def _vectors_last(at: IndexedWindows, indices: Array) -> Array:
-    """The index tensor with its vectors along the last axis, of 32 bits or more."""
+    """Return the index tensor with index vectors along the last axis, as i32 or i64."""
     if at.vector_axis == indices.ndim:
         indices = np.expand_dims(indices, -1)
     wide = indices.dtype in ("i64", "u32", "u64")
@@ -104,14 +104,14 @@ def _vectors_last(at: IndexedWindows, indices: Array) -> Array:
     return np.moveaxis(indices, at.vector_axis, -1)
 
 
-def _columns(at: IndexedWindows, starts: Array, clamp: bool) -> dict[int, Array]:
-    """Return the starts of windows along each axis that is indexed or a batch axis."""
+def _starts_by_axis(at: IndexedWindows, starts: Array, clamp: bool) -> dict[int, Array]:
+    """Return the starts of windows by axis, for indexed and batch axes of x."""
     columns = {axis: starts[..., n] for n, axis in enumerate(at.indexed)}
     wide = [axis for axis in at.indexed if at.sizes[axis] != 1]
     if clamp:
         columns |= {axis: _clamp_starts(at, axis, columns[axis]) for axis in wide}
     elif wide:
-        columns = _valid_or_outside(at, columns)
+        columns = _invalidate_unfitting(at, columns)
     for axis, place in zip(at.batch, at.index_batch, strict=True):
         position = place - (place > at.vector_axis)
         columns[axis] = emit(
@@ -121,15 +121,15 @@ def _columns(at: IndexedWindows, starts: Array, clamp: bool) -> dict[int, Array]
 
 
 def _clamp_starts(at: IndexedWindows, axis: int, starts: Array) -> Array:
-    """Clip starts so that windows fit."""
+    """Return starts clamped so that windows lie within the axis."""
     last = at.shape[axis] - at.sizes[axis]
     return np.clip(starts, 0, last)
 
 
-def _valid_or_outside(
+def _invalidate_unfitting(
     at: IndexedWindows, columns: dict[int, Array]
 ) -> dict[int, Array]:
-    """Move starts far outside where a window does not fit as a whole."""
+    """Return starts moved out of bounds for windows that do not fit as a whole."""
     fits: Any = None
     for axis, starts in columns.items():
         last = at.shape[axis] - at.sizes[axis]
@@ -142,14 +142,14 @@ def _valid_or_outside(
 
 
 def _broadcast(column: Array, shape: Shape, axes: Sequence[int]) -> Array:
-    """An array of the batch axes with the axes of windows added."""
+    """Return an array broadcast along the axes of windows."""
     if tuple(column.shape) == tuple(shape):
         return column
     return emit("broadcast", column, shape=tuple(shape), axes=tuple(axes))
 
 
 def read_shape(at: IndexedWindows, indices: Array) -> Shape:
-    """Return the shape of the read array."""
+    """Return the shape of the gathered array."""
     batch = [n for axis, n in enumerate(indices.shape) if axis != at.vector_axis]
     kept = [at.sizes[axis] for axis in at.kept]
     rank = len(batch) + len(kept)

@@ -24,19 +24,19 @@ from aotc.tracing.tracing import emit
 
 
 def _letter(op: Op, name: str) -> str:
-    """An option that LAPACK takes as a character."""
+    """Return a character option of a LAPACK call, or ""."""
     config = op.attribute("mhlo.backend_config")
     found = ir.DictAttr(config)[name] if config is not None else None
     return chr(ir.IntegerAttr(found).value) if found is not None else ""
 
 
 def _info(a: Array) -> Array:
-    """Return the status of success; a failure shows as NaN in the result."""
+    """Return LAPACK's status, 0 for each matrix of a batch: failures show as NaN."""
     return np.zeros(a.shape[:-2], "i32")
 
 
 def _potrf(op: Op, a: Value) -> tuple[Array, Array]:
-    """Return the factor; the other triangle is that of the input."""
+    """Return the Cholesky factor, with the input's other triangle, and the status."""
     x = real_matrix(op, a)
     lower = _letter(op, "uplo") == "L"
     other = np.triu(x, 1) if lower else np.tril(x, -1)
@@ -44,6 +44,7 @@ def _potrf(op: Op, a: Value) -> tuple[Array, Array]:
 
 
 def _trsm(op: Op, a: Value, b: Value) -> Array:
+    """Return the solution of a triangular system."""
     return solve_triangle(
         real_matrix(op, a),
         real_matrix(op, b),
@@ -55,16 +56,14 @@ def _trsm(op: Op, a: Value, b: Value) -> Array:
 
 
 def _getrf(op: Op, a: Value) -> tuple[Array, Array, Array]:
-    """L - 1 + U, and row i is exchanged with row `pivots[i]`, counted from 1."""
+    """Return LU packed in one matrix, LAPACK's 1-based row swaps, and the status."""
     x = real_matrix(op, a)
     packed, permutation = linalg.lu_factor(x)
     return packed, _exchanges(permutation) + 1, _info(x)
 
 
 def _exchanges(permutation: Array) -> Array:
-    """Turn a permutation into exchanges: the row that each row in turn is swapped
-    with.
-    """
+    """Return the row swaps, one for each row in order, that make up a permutation."""
     *batch, size = permutation.shape
     places = emit("iota", shape=permutation.shape, axis=len(batch), dtype="i32")
 
@@ -80,7 +79,9 @@ def _exchanges(permutation: Array) -> Array:
 
 
 def _geqrf(op: Op, a: Value) -> tuple[Array, Array]:
-    """R with the reflections below it, and their factors (Golub and Van Loan, 5.1)."""
+    """Return QR in LAPACK's form: R with Householder vectors below, and their
+    factors.
+    """
     x = real_matrix(op, a)
     *batch, rows, columns = x.shape
     place = emit("iota", shape=(rows,), axis=0, dtype="i32")
@@ -112,7 +113,7 @@ def _geqrf(op: Op, a: Value) -> tuple[Array, Array]:
 
 
 def _orgqr(op: Op, a: Value, taus: Value) -> Array:
-    """The first columns of the product of reflections."""
+    """Return Q: the first columns of the product of Householder reflections."""
     x, factors = real_matrix(op, a), real_matrix(op, taus)
     *batch, rows, columns = x.shape
     place = emit("iota", shape=(rows,), axis=0, dtype="i32")
@@ -132,6 +133,7 @@ def _orgqr(op: Op, a: Value, taus: Value) -> Array:
 
 
 def _syevd(op: Op, a: Value) -> tuple[Array, Array, Array]:
+    """Return eigenvectors and eigenvalues of a symmetric matrix, and the status."""
     x = real_matrix(op, a)
     lower = _letter(op, "uplo") == "L"
     half = np.tril(x, -1) if lower else np.matrix_transpose(np.triu(x, 1))
@@ -141,6 +143,7 @@ def _syevd(op: Op, a: Value) -> tuple[Array, Array, Array]:
 
 
 def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
+    """Return the input, singular values, U, Vh and the status of an SVD."""
     x = real_matrix(op, a)
     mode = _letter(op, "mode")
     square = x.shape[-1] == x.shape[-2]
@@ -158,8 +161,7 @@ def _gesdd(op: Op, a: Value) -> tuple[Any, ...]:
 
 
 def _gtsv(op: Op, below: Value, middle: Value, above: Value, b: Value) -> object:
-    """Solve tridiagonal systems by elimination without exchanges, forwards and back
-    (Thomas 1949).
+    """Return the solutions of tridiagonal systems (Thomas algorithm, without pivoting).
 
     All diagonals have the length of the middle one; `below` starts and `above` ends
     with an element outside of the matrix, which is zero.

@@ -16,17 +16,19 @@ from aotc.tracing.tracing import emit
 
 
 def real_matrix(op: Op, value: Value) -> Array:
+    """Return a value as a real array; refuse complex matrices."""
     if isinstance(value, Complex):
         fail("unsupported-ops", f"{op.name} of complex matrices is not implemented")
     return array(value)
 
 
 def cholesky(op: Op, a: Value) -> Array:
-    """Compute the triangle l with l lᵀ = a, of which one triangle is read."""
+    """Return the Cholesky factor of a, read from one triangle."""
     return cholesky_factor(real_matrix(op, a), op.flag("lower"))
 
 
 def cholesky_factor(a: Array, lower: bool) -> Array:
+    """Return the Cholesky factor of a symmetric matrix, read from one triangle."""
     half = np.tril(a, -1) if lower else np.matrix_transpose(np.triu(a, 1))
     diagonal = np.tril(np.triu(a))
     factor = linalg.cholesky(half + np.matrix_transpose(half) + diagonal)
@@ -34,7 +36,7 @@ def cholesky_factor(a: Array, lower: bool) -> Array:
 
 
 def triangular_solve(op: Op, a: Value, b: Value) -> Array:
-    """X with a x = b or x a = b, for a triangle a that may be transposed."""
+    """Return x with a x = b or x a = b, for a triangular a that may be transposed."""
     return solve_triangle(
         real_matrix(op, a),
         real_matrix(op, b),
@@ -48,6 +50,7 @@ def triangular_solve(op: Op, a: Value, b: Value) -> Array:
 def solve_triangle(
     a: Array, b: Array, *, left: bool, lower: bool, transpose: bool, unit_diagonal: bool
 ) -> Array:
+    """Return x with a x = b or x a = b, for a triangular a; f16 is solved in f32."""
     if a.dtype in ("f16", "bf16"):
         solved = solve_triangle(
             np.astype(a, "f32"),

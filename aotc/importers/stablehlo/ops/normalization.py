@@ -13,20 +13,21 @@ from aotc.tracing.array import Array
 
 
 def _broadcast_features(op: Op, x: Array, *parts: Value) -> list[Array]:
-    """Reshape vectors of the features to broadcast with x."""
+    """Return feature vectors reshaped to broadcast with x."""
     axis = op.integer("feature_index")
     shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
     return [np.reshape(array(part), shape) for part in parts]
 
 
 def _epsilon(op: Op) -> float:
+    """Return the op's `epsilon` attribute."""
     return float(ir.FloatAttr(op.attribute("epsilon")).value)
 
 
 def batch_norm_inference(
     op: Op, x: Value, scale: Value, offset: Value, mean: Value, variance: Value
 ) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset."""
+    """Return (x - mean) / sqrt(variance + epsilon) * scale + offset."""
     source = array(x)
     s, o, m, v = _broadcast_features(op, source, scale, offset, mean, variance)
     return (source - m) / np.sqrt(v + _epsilon(op)) * s + o
@@ -35,7 +36,7 @@ def batch_norm_inference(
 def batch_norm_training(
     op: Op, x: Value, scale: Value, offset: Value
 ) -> tuple[Array, Array, Array]:
-    """Normalize by the mean and the variance of x, which are results too."""
+    """Return x normalised by its own mean and variance, and both."""
     source = array(x)
     axes = tuple(a for a in range(source.ndim) if a != op.integer("feature_index"))
     mean, variance = np.mean(source, axes), np.var(source, axes)

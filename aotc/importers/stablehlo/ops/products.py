@@ -26,7 +26,7 @@ Bilinear = Callable[[Array, Array], Array]
 
 
 def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
-    """A function that is linear in each operand, of real or complex ones.
+    """Return a bilinear function of two operands in a dtype, real or complex.
 
     The operands are converted first: the dtype of the result is that of the sums.
     """
@@ -40,7 +40,9 @@ def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
 
 
 def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Multiply; the result has batch axes, then the rest of lhs, then of rhs."""
+    """Return the contraction of lhs and rhs: batch axes, then free axes of lhs,
+    of rhs.
+    """
     numbers = stablehlo().DotDimensionNumbers(op.attribute("dot_dimension_numbers"))
     attributes: Any = {
         "lhs_batch": tuple(numbers.lhs_batching_dimensions),
@@ -48,17 +50,17 @@ def dot_general(op: Op, lhs: Value, rhs: Value) -> Value:
         "lhs_contract": tuple(numbers.lhs_contracting_dimensions),
         "rhs_contract": tuple(numbers.rhs_contracting_dimensions),
     }
-    product = _numbers(lambda x, y: emit("dot_general", x, y, **attributes))
+    product = _with_bools(lambda x, y: emit("dot_general", x, y, **attributes))
     return bilinear(product, lhs, rhs, op.kind.dtype)
 
 
 def dot(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Multiply vectors and matrices."""
-    return bilinear(_numbers(np.dot), lhs, rhs, op.kind.dtype)
+    """Return the product of vectors and matrices."""
+    return bilinear(_with_bools(np.dot), lhs, rhs, op.kind.dtype)
 
 
-def _numbers(function: Bilinear) -> Bilinear:
-    """`function`, where bools are numbers: a sum of them says whether any holds."""
+def _with_bools(function: Bilinear) -> Bilinear:
+    """Wrap a bilinear function to take bools, with `or` in the place of a sum."""
 
     def product(x: Array, y: Array) -> Array:
         if x.dtype != "bool":
@@ -73,7 +75,9 @@ def _numbers(function: Bilinear) -> Bilinear:
 
 @dataclass(frozen=True)
 class _ConvolutionWindow:
-    """The slide of a kernel over an image; images are N, spatial…, C."""
+    """The strides, padding and dilations of a convolution; images are N,
+    spatial…, C.
+    """
 
     strides: tuple[int, ...]
     padding: tuple[Any, ...]  # low and high for each axis in turn
@@ -85,18 +89,19 @@ class _ConvolutionWindow:
 
 
 def convolution(op: Op, lhs: Value, rhs: Value) -> Value:
-    """Convolve, with any order of axes, dilation, groups of features or batches."""
+    """Return a convolution with any layout, dilation and groups."""
     rank = len(op.kind.shape) - 2
     padding = op.ints("padding", (0,) * (2 * rank))
     return _convolution(op, lhs, rhs, padding)
 
 
 def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
-    """Convolve with computed padding."""
+    """Return a convolution with padding that is an operand."""
     return _convolution(op, lhs, rhs, sizes(padding))
 
 
 def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[object, ...]) -> Value:
+    """Return the result of a convolution op with this padding."""
     shape: tuple[Any, ...] = op.kind.shape
     if 0 in shape:  # a kernel may be larger than the image
         return bilinear(lambda x, y: np.zeros(shape, x.dtype), lhs, rhs, op.kind.dtype)
@@ -119,15 +124,15 @@ def _convolution(op: Op, lhs: Value, rhs: Value, padding: tuple[object, ...]) ->
             axes.kernel_input_feature_dimension,
             axes.kernel_output_feature_dimension,
         )
-        y = _sliding(x, np.transpose(kernel, order), window)
+        y = _convolve_channels_last(x, np.transpose(kernel, order), window)
         placed = _image_axes(axes, "output")
         return np.transpose(y, [placed.index(axis) for axis in range(y.ndim)])
 
-    return bilinear(_numbers(convolve), lhs, rhs, op.kind.dtype)
+    return bilinear(_with_bools(convolve), lhs, rhs, op.kind.dtype)
 
 
 def _image_axes(axes: object, side: str) -> list[int]:
-    """Return the batch axis, the spatial axes and the feature axis of an image."""
+    """Return an image's batch axis, spatial axes and feature axis, in this order."""
     return [
         getattr(axes, f"{side}_batch_dimension"),
         *getattr(axes, f"{side}_spatial_dimensions"),
@@ -135,7 +140,10 @@ def _image_axes(axes: object, side: str) -> list[int]:
     ]
 
 
-def _sliding(x: Array, kernel: Array, window: _ConvolutionWindow) -> Array:
+def _convolve_channels_last(
+    x: Array, kernel: Array, window: _ConvolutionWindow
+) -> Array:
+    """Return the convolution of an image N, spatial…, C with a kernel."""
     if window.turned:
         kernel = np.flip(kernel, window.turned)
     groups = window.groups
@@ -161,14 +169,14 @@ def _sliding(x: Array, kernel: Array, window: _ConvolutionWindow) -> Array:
 
 
 def _is_plain(x: Array, kernel: Array, padding: Sequence[object]) -> bool:
-    """Return whether there is an op for the convolution."""
+    """Return whether the graph's convolution op can compute a convolution."""
     fixed = all(isinstance(n, int) for n in (*kernel.shape, *padding))
     filled = fixed and 0 not in (*kernel.shape, *x.shape)
     return filled and x.ndim in (3, 4, 5) and dtypes.is_float(x.dtype)
 
 
 def _batches_as_features(x: Array, groups: int) -> Array:
-    """(G N, …, C) → (N, …, G C): group g of the batch becomes group g of features."""
+    """Return (G N, …, C) as (N, …, G C): group g of the batch becomes features."""
     count, *spatial, channels = x.shape
     split = np.reshape(x, (groups, count // groups, *spatial, channels))
     moved = np.moveaxis(split, 0, -2)
@@ -178,7 +186,7 @@ def _batches_as_features(x: Array, groups: int) -> Array:
 def _by_windows(
     x: Array, kernel: Array, window: _ConvolutionWindow, groups: int
 ) -> Array:
-    """The product of all windows with the kernel, for each group."""
+    """Return a convolution as the product of extracted windows with the kernel."""
     rank = x.ndim - 2
     if rank:
         inner = tuple(int(n) for n in kernel.shape[:rank])

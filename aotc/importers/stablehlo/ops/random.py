@@ -27,7 +27,7 @@ _ROUNDS = 10
 
 
 def rng_bit_generator(op: Op, state: Value) -> tuple[Array, Array]:
-    """Return the generator's state after the draw, and random bits in every element."""
+    """Return the generator's next state, and random bits in every element."""
     kind = op.kinds[1]
     assert kind is not None
     shape = tuple(n or 0 for n in kind.shape)
@@ -40,19 +40,19 @@ def rng_bit_generator(op: Op, state: Value) -> tuple[Array, Array]:
     return after, bits if unsigned == kind.dtype else np.bitcast(bits, kind.dtype)
 
 
-def _words(x: Array) -> tuple[Array, Array]:
-    """The lower and the upper half of u64."""
+def _split_words(x: Array) -> tuple[Array, Array]:
+    """Return the lower and upper 32 bits of u64, as u32."""
     return np.astype(x, "u32"), np.astype(np.right_shift(x, 32), "u32")
 
 
-def _whole(low: Array, high: Array) -> Array:
-    """The u64 of two halves."""
+def _join_words(low: Array, high: Array) -> Array:
+    """Return u64 from lower and upper 32 bits."""
     upper = np.left_shift(np.astype(high, "u64"), 32)
     return np.bitwise_or(np.astype(low, "u64"), upper)
 
 
 def _counters(shape: Shape) -> Array:
-    """0, 1, … in row-major order."""
+    """Return 0, 1, … in row-major order, as u64."""
     numbers = emit("iota", shape=(math.prod(shape),), axis=0, dtype="u64")
     return np.reshape(numbers, shape)
 
@@ -61,15 +61,17 @@ def _counters(shape: Shape) -> Array:
 
 
 def _threefry(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
-    """Draw from a key and a counter: words are one element, or two along an axis."""
+    """Return Threefry's next state and random bits: u64, or u32 in halves along an
+    axis.
+    """
     key, counter = state[0], state[1]
     axis = _split_axis(shape)
     halves = [-(-n // 2) if i == axis and not wide else n for i, n in enumerate(shape)]
     counters = _counters(tuple(halves)) + counter
-    one, other = threefry(_words(key), *_words(counters))
+    one, other = threefry(_split_words(key), *_split_words(counters))
     after = np.stack([key, counter + max(math.prod(halves), 1)])
     if wide:
-        return after, _whole(one, other)
+        return after, _join_words(one, other)
     if not shape:
         return after, one
     pairs = np.stack([one, other], axis + 1)
@@ -78,7 +80,7 @@ def _threefry(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
 
 
 def _split_axis(shape: Shape) -> int:
-    """The first axis of an even size, else the longest one."""
+    """Return the first axis of even size, else the longest one."""
     even = [axis for axis, size in enumerate(shape) if size % 2 == 0]
     return even[0] if even else shape.index(max(shape)) if shape else 0
 
@@ -87,7 +89,7 @@ def _split_axis(shape: Shape) -> int:
 
 
 def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
-    """Draw from a key and a counter of 128 bits: four words are four or two elements.
+    """Return Philox's next state and random bits, u64 or u32.
 
     A state of two holds the lower half of the counter; the upper one is the key.
     """
@@ -96,15 +98,15 @@ def _philox(state: Array, shape: Shape, wide: bool) -> tuple[Array, Array]:
     whole = state.shape[0] == 3
     key, counter = state[0], (state[1], state[2 if whole else 0])
     low, high = _add_to_counter(counter, _counters((blocks,)))
-    words = _philox_words([*_words(low), *_words(high)], _words(key))
-    parts = [_whole(*words[:2]), _whole(*words[2:])] if wide else words
+    words = _philox_words([*_split_words(low), *_split_words(high)], _split_words(key))
+    parts = [_join_words(*words[:2]), _join_words(*words[2:])] if wide else words
     after = _add_to_counter(counter, np.full((), blocks, "u64"))[: 2 if whole else 1]
     bits = np.reshape(np.ravel(np.stack(parts, -1))[:count], shape)
     return np.stack([key, *after]), bits
 
 
 def _add_to_counter(counter: tuple[Array, Array], steps: Array) -> tuple[Array, Array]:
-    """Add `steps` to a counter of 128 bits."""
+    """Return a 128-bit counter plus `steps`."""
     low, high = counter
     later = low + steps
     carry = np.astype(later < low, "u64")
@@ -112,11 +114,11 @@ def _add_to_counter(counter: tuple[Array, Array], steps: Array) -> tuple[Array, 
 
 
 def _philox_words(x: Words, key: tuple[Array, Array]) -> Words:
-    """Philox-4x32-10 of a counter of four words."""
+    """Return the four u32 words of Philox-4x32-10 for a counter and a key."""
     one, other = key
     for _ in range(_ROUNDS):
-        low0, high0 = _words(np.astype(x[0], "u64") * _MULTIPLIERS[0])
-        low1, high1 = _words(np.astype(x[2], "u64") * _MULTIPLIERS[1])
+        low0, high0 = _split_words(np.astype(x[0], "u64") * _MULTIPLIERS[0])
+        low1, high1 = _split_words(np.astype(x[2], "u64") * _MULTIPLIERS[1])
         x = [high1 ^ x[1] ^ one, low1, high0 ^ x[3] ^ other, low0]
         one, other = one + _WEYL[0], other + _WEYL[1]
     return x

@@ -58,16 +58,17 @@ _COMBINE: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def lowest(dtype: str) -> float:
-    """The least element of a dtype."""
+    """Return the least element of a dtype."""
     return -numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).min
 
 
 def highest(dtype: str) -> float:
-    """The greatest element of a dtype."""
+    """Return the greatest element of a dtype."""
     return numpy.inf if dtypes.is_float(dtype) else _integer_bounds(dtype).max
 
 
 def _integer_bounds(dtype: str) -> numpy.iinfo:
+    """Return NumPy's limits of an integer dtype."""
     return numpy.iinfo(dtypes.to_numpy(dtype))
 
 
@@ -75,7 +76,9 @@ def _integer_bounds(dtype: str) -> numpy.iinfo:
 
 
 def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
-    """Reduce along axes, starting with an initial element."""
+    """Return the reduction of operands along axes by a region, with initial
+    elements.
+    """
     count = len(operands) // 2
     xs, firsts = operands[:count], operands[count:]
     axes = op.ints("dimensions")
@@ -93,7 +96,7 @@ def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
 def reduce_by_name(
     name: str | None, x: Value, first: Value, axes: Sequence[int]
 ) -> Value | None:
-    """The reduction that there is an op for."""
+    """Return the reduction by a named op; None if the graph has no op for it."""
     if isinstance(x, Complex):
         if name != "stablehlo.add":
             return None
@@ -110,6 +113,7 @@ def reduce_by_name(
 
 
 def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
+    """Emit a reduction by a named op, combined with the initial element."""
     reduction, neutral = NAMED[name]
     if any(x.type.shape[axis] == 0 for axis in axes):  # there is only the first
         rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
@@ -123,9 +127,9 @@ def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> A
 def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
-    """Compute argmax or argmin, where the positions count along the axis."""
+    """Return argmax or argmin with its values, if the region is one; None otherwise."""
     kind = arg_reducer(op)
-    if kind is None or not _counts(op, 1, axis):
+    if kind is None or not _is_iota(op, 1, axis):
         return None
     x = array(xs[0])
     neutral = lowest if kind == "max" else highest
@@ -140,8 +144,8 @@ def _arg_reduce(
     return np.squeeze(best, axis), positions
 
 
-def _counts(op: Op, operand: int, axis: int) -> bool:
-    """Return whether an operand is an iota along the axis that is reduced."""
+def _is_iota(op: Op, operand: int, axis: int) -> bool:
+    """Return whether an operand is an iota along the reduced axis."""
     value = op.op.operands[operand]
     maker = getattr(value.owner, "operation", value.owner)
     name = getattr(maker, "name", "")
@@ -153,7 +157,7 @@ def _counts(op: Op, operand: int, axis: int) -> bool:
 def reduce_by_region(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axes: Sequence[int]
 ) -> tuple[Value, ...]:
-    """Combine halves with each other, on whole arrays, until one element is left."""
+    """Return the reduction by any elementwise region, as a tree of halves."""
     require_elementwise(op)
     kept = [axis for axis in range(len(shape_of(xs[0]))) if axis not in axes]
     shape = shape_of(xs[0])
@@ -168,17 +172,20 @@ def reduce_by_region(
     total = math.prod(sizes)
     flat = [_flatten_axes(x, (*kept, *axes), len(kept), total) for x in xs]
     if total == 0:
-        return _initial(firsts, [shape[axis] for axis in kept])
+        return _broadcast_initial(firsts, [shape[axis] for axis in kept])
 
     def combine(earlier: Sequence[Value], later: Sequence[Value]) -> list[Value]:
         return [materialize(value) for value in op.regions[0](*earlier, *later)]
 
     found = control.reduce(combine, flat, len(kept))
-    starts = _initial(firsts, shape_of(found[0]))
+    starts = _broadcast_initial(firsts, shape_of(found[0]))
     return tuple(combine(starts, found))
 
 
-def _initial(firsts: Sequence[Value], shape: Sequence[Size]) -> tuple[Value, ...]:
+def _broadcast_initial(
+    firsts: Sequence[Value], shape: Sequence[Size]
+) -> tuple[Value, ...]:
+    """Return initial elements broadcast to a shape."""
     return tuple(
         each_part(lambda part: np.broadcast_to(part, tuple(shape)), materialize(first))
         for first in firsts
@@ -186,7 +193,7 @@ def _initial(firsts: Sequence[Value], shape: Sequence[Size]) -> tuple[Value, ...
 
 
 def _flatten_axes(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
-    """The kept axes, then all others as one."""
+    """Return x with the kept axes first and all others flattened into one."""
 
     def flatten(part: Array) -> Array:
         moved = np.transpose(part, order)
@@ -196,7 +203,7 @@ def _flatten_axes(x: Value, order: Sequence[int], kept: int, total: int) -> Valu
 
 
 def require_elementwise(op: Op) -> None:
-    """Refuse a region that cannot be run on whole arrays."""
+    """Refuse an op whose region is not elementwise."""
     if not elementwise(op):
         fail(
             "unsupported-ops",

@@ -35,7 +35,9 @@ _BOOLS = {"stablehlo.or": "scatter_max", "stablehlo.and": "scatter_min"}
 
 
 def scatter(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
-    """X with windows combined with updates; a window that does not fit is left out."""
+    """Return x with windows combined with updates; windows that do not fit are
+    skipped.
+    """
     count = len(operands) // 2
     xs, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     at = [_scatter_windows(op, x, u) for x, u in zip(xs, updates, strict=True)]
@@ -53,10 +55,11 @@ def scatter(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
     require_elementwise(op)
     if op.flag("unique_indices"):
         return _combine_disjoint(op, xs, updates, positions, at)
-    return _one_by_one(op, xs, updates, positions, at)
+    return _combine_in_order(op, xs, updates, positions, at)
 
 
 def _scatter_windows(op: Op, x: Value, update: Value) -> IndexedWindows:
+    """Return the windows that a scatter op addresses in x."""
     numbers = stablehlo().ScatterDimensionNumbers(
         op.attribute("scatter_dimension_numbers")
     )
@@ -80,7 +83,7 @@ def _scatter_windows(op: Op, x: Value, update: Value) -> IndexedWindows:
 
 
 def _scatter_name(op: Op, x: Value) -> str | None:
-    """The op of the graph that combines as the region does."""
+    """Return the graph op that combines as the region does; None if there is none."""
     if returns_argument(op, 1):
         return "scatter"
     name = single_op(op)
@@ -94,7 +97,7 @@ def _scatter_name(op: Op, x: Value) -> str | None:
 def _with_all_indexed(
     at: IndexedWindows, indices: Array
 ) -> tuple[IndexedWindows, Array]:
-    """Index, from 0, the axes that windows do not span as a whole."""
+    """Return windows and indices with partly spanned axes indexed explicitly, at 0."""
     partial = [
         axis
         for axis, (size, window) in enumerate(zip(at.shape, at.sizes, strict=True))
@@ -115,18 +118,19 @@ def _with_all_indexed(
 def _emit_scatter(
     name: str, x: Array, update: Array, indices: Array, at: IndexedWindows
 ) -> Array:
+    """Emit a scatter by a graph op; return the updated array."""
     at, indices = _with_all_indexed(at, indices)
     if x.dtype == "bool" and name != "scatter":
         numbers, new = np.astype(x, "u8"), np.astype(update, "u8")
         return np.not_equal(_emit_scatter(name, numbers, new, indices, at), 0)
     places = places_of(at, indices, clamp=False)
     if not places.axes:
-        return _whole(name, x, update, at)
+        return _combine_all(name, x, update, at)
     return emit(name, x, update, *places.indices, **places.attributes("drop"))
 
 
-def _whole(name: str, x: Array, update: Array, at: IndexedWindows) -> Array:
-    """Combine all of x with each update."""
+def _combine_all(name: str, x: Array, update: Array, at: IndexedWindows) -> Array:
+    """Return x combined with each update, where windows span all of x."""
     counted = tuple(at.batch_axes(update.ndim))
     if name == "scatter":
         last = [
@@ -153,7 +157,9 @@ def _combine_disjoint(
     indices: Array,
     at: Sequence[IndexedWindows],
 ) -> tuple[Value, ...]:
-    """Combine windows that do not overlap: read, combined at once, and written."""
+    """Return arrays with disjoint windows combined by the region: gather, apply,
+    scatter.
+    """
     before = [
         each_part(lambda part, w=w: _read_for_update(part, w, indices), x)
         for x, w in zip(xs, at, strict=True)
@@ -166,8 +172,8 @@ def _combine_disjoint(
 
 
 def _read_for_update(x: Array, at: IndexedWindows, indices: Array) -> Array:
-    """Read the elements at the places of the updates; any value where they do not
-    fit.
+    """Return the elements of x that updates address; arbitrary ones if out of
+    bounds.
     """
     at, indices = _with_all_indexed(at, indices)
     places = places_of(at, indices, clamp=True)
@@ -176,14 +182,14 @@ def _read_for_update(x: Array, at: IndexedWindows, indices: Array) -> Array:
     return emit("gather", x, *places.indices, **places.attributes("clip"))
 
 
-def _one_by_one(
+def _combine_in_order(
     op: Op,
     xs: Sequence[Value],
     updates: Sequence[Value],
     indices: Array,
     at: Sequence[IndexedWindows],
 ) -> tuple[Value, ...]:
-    """Combine windows that may overlap, in the order of their positions."""
+    """Return arrays with possibly overlapping windows combined in a loop, in order."""
     if any(window.batch for window in at) or any(isinstance(x, Complex) for x in xs):
         fail(
             "unsupported-ops",
@@ -196,7 +202,7 @@ def _one_by_one(
     starts = np.moveaxis(vectors[1], at[0].vector_axis, -1)
     rows = np.reshape(starts, (-1, starts.shape[-1]))
     counted = windows[0].batch_axes(len(shape_of(updates[0])))
-    parts = [_rows(array(u), counted) for u in updates]
+    parts = [_windows_first(array(u), counted) for u in updates]
     single = [
         IndexedWindows(
             **{**vars(w), "window_axes": tuple(range(len(w.kept))), "vector_axis": 0}
@@ -212,8 +218,8 @@ def _one_by_one(
     return tuple(control.scan(step, start, [rows, *parts])[0])
 
 
-def _rows(update: Array, counted: Sequence[int]) -> Array:
-    """Return updates with their windows one after the other along axis 0."""
+def _windows_first(update: Array, counted: Sequence[int]) -> Array:
+    """Return updates with their windows enumerated along axis 0."""
     others = [axis for axis in range(update.ndim) if axis not in counted]
     moved = np.transpose(update, (*counted, *others))
     return np.reshape(moved, (-1, *(update.shape[axis] for axis in others)))

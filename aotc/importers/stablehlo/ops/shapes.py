@@ -32,7 +32,7 @@ Rule = Callable[..., object]
 
 
 def static_shape(op: Op) -> Shape:
-    """The shape of the result, which the module must fix."""
+    """Return the shape of the op's result, with -1 for dynamic sizes."""
     return tuple(-1 if n is None else n for n in op.kind.shape)
 
 
@@ -40,7 +40,7 @@ def static_shape(op: Op) -> Shape:
 
 
 def make_constant(op: Op) -> Value:
-    """The literal in the module."""
+    """Return the value of a constant op."""
     kind = op.kind
     data = literal(op)
     if kind.is_complex:
@@ -49,7 +49,9 @@ def make_constant(op: Op) -> Value:
 
 
 def literal(op: Op) -> Any:
-    """The NumPy array of a constant, a view of the module's memory where it can be."""
+    """Return the NumPy array of a constant op, a view of the module's memory if
+    possible.
+    """
     kind = op.kind
     if kind.is_complex or kind.dtype == "bf16":
         return _literal_from_text(op)
@@ -58,7 +60,7 @@ def literal(op: Op) -> Any:
 
 
 def _literal_from_text(op: Op) -> Any:
-    """Parse a literal from MLIR's text, as the bindings do not read its elements."""
+    """Return a constant's array, parsed from MLIR's text."""
     kind = op.kind
     part = numpy.dtype(dtypes.to_numpy(kind.dtype))
     whole = numpy.dtype(f"c{2 * part.itemsize}") if kind.is_complex else part
@@ -74,14 +76,14 @@ def _literal_from_text(op: Op) -> Any:
 
 
 def _element(word: str, part: Any) -> Any:
-    """A number as MLIR writes it; infinities and NaN as their bits."""
+    """Return a number parsed from MLIR's text; hexadecimal words are bit patterns."""
     if not word.startswith("0x"):
         return float(word)
     return numpy.array(int(word, 16), f"u{part.itemsize}").view(part)
 
 
 def iota(op: Op) -> Value:
-    """The position along an axis."""
+    """Return the index along an axis, in the shape of the result."""
     return _iota(op, static_shape(op))
 
 
@@ -91,6 +93,7 @@ def dynamic_iota(op: Op, shape: Value) -> Value:
 
 
 def _iota(op: Op, shape: Shape) -> Value:
+    """Return the index along an axis, in a shape."""
     kind, axis = op.kind, op.integer("iota_dimension")
     numbers = emit("iota", shape=shape, axis=axis, dtype=kind.dtype)
     return Complex(numbers, np.zeros_like(numbers)) if kind.is_complex else numbers
@@ -100,27 +103,31 @@ def _iota(op: Op, shape: Shape) -> Value:
 
 
 def reshape_to(x: Value, shape: Shape) -> Value:
-    """X in another shape."""
+    """Return x reshaped."""
     return each_part(lambda part: np.reshape(part, shape), x)
 
 
 def reshape(op: Op, x: Value) -> Value:
-    """Reshape to the shape of the result."""
+    """Return x reshaped to the result's shape."""
     return reshape_to(x, _resolved_shape(static_shape(op), x))
 
 
 def _resolved_shape(shape: Shape, x: Value) -> Shape:
-    """Return the shape of x if several sizes are open, as one alone follows."""
+    """Return the shape of x if several sizes are dynamic, as only one can be
+    inferred.
+    """
     return shape_of(x) if shape.count(-1) > 1 else shape
 
 
 def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
-    """Reshape to a computed shape."""
+    """Return x reshaped to a shape that is an operand."""
     return reshape_to(x, sizes(shape))
 
 
 def broadcast_to(x: Value, axes: Sequence[int], shape: Shape) -> Value:
-    """Broadcast axis i of x to axis `axes[i]` of `shape`; size 1 stretches."""
+    """Return x broadcast to `shape`, with axis i as axis `axes[i]`; size 1
+    stretches.
+    """
 
     def repeat(part: Array) -> Array:
         return emit("broadcast", part, shape=tuple(shape), axes=tuple(axes))
@@ -129,35 +136,35 @@ def broadcast_to(x: Value, axes: Sequence[int], shape: Shape) -> Value:
 
 
 def broadcast_in_dim(op: Op, x: Value) -> Value:
-    """X repeated to the shape of the result."""
+    """Return x broadcast to the result's shape."""
     return broadcast_to(x, op.ints("broadcast_dimensions"), static_shape(op))
 
 
 def dynamic_broadcast_in_dim(op: Op, x: Value, shape: Value) -> Value:
-    """X repeated to a computed shape."""
+    """Return x broadcast to a shape that is an operand."""
     return broadcast_to(x, op.ints("broadcast_dimensions"), sizes(shape))
 
 
 def transpose(op: Op, x: Value) -> Value:
-    """X with its axes in another order."""
+    """Return x with its axes permuted."""
     order = op.ints("permutation")
     return each_part(lambda part: np.transpose(part, order), x)
 
 
 def reverse(op: Op, x: Value) -> Value:
-    """X backwards along axes."""
+    """Return x reversed along axes."""
     axes = op.ints("dimensions")
     return each_part(lambda part: np.flip(part, axes), x) if axes else x
 
 
 def concatenate(op: Op, *xs: Value) -> Value:
-    """The operands one after the other."""
+    """Return the operands concatenated along an axis."""
     axis = op.integer("dimension")
     return each_part(lambda *parts: np.concatenate(list(parts), axis), *xs)
 
 
 def get_dimension_size(op: Op, x: Value) -> KnownTensor:
-    """A size, as an integer."""
+    """Return a size of the operand, as an integer scalar."""
     return as_known(shape_of(x)[op.integer("dimension")], op.kind.dtype)
 
 
@@ -165,7 +172,7 @@ def get_dimension_size(op: Op, x: Value) -> KnownTensor:
 
 
 def strided_slice(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) -> Value:
-    """The elements from `start` to `limit`."""
+    """Return `x[start:limit:steps]` along every axis."""
     counts = tuple(
         ceil_divide(last - first, step)
         for first, last, step in zip(start, limit, steps, strict=True)
@@ -176,7 +183,7 @@ def strided_slice(x: Value, start: Shape, limit: Shape, steps: Sequence[int]) ->
 
 
 def slice_(op: Op, x: Value) -> Value:
-    """A part of x in fixed steps."""
+    """Return x sliced by the op's attributes."""
     limit = op.ints("limit_indices")
     return strided_slice(x, op.ints("start_indices"), limit, op.ints("strides"))
 
@@ -184,7 +191,7 @@ def slice_(op: Op, x: Value) -> Value:
 def real_dynamic_slice(
     op: Op, x: Value, start: Value, limit: Value, steps: Value
 ) -> Value:
-    """A part of x between computed positions.
+    """Return x sliced between computed positions.
 
     Positions that depend on data are those of a part of a known size: JAX writes a
     dynamic slice of symbolic sizes as one from `start` to `start + sizes`.
@@ -199,7 +206,9 @@ def real_dynamic_slice(
 
 
 def _offset_from_start(op: Op) -> Shape | None:
-    """Return the length added to a part's start for its limit, where it is known."""
+    """Return the length that is added to a slice's start for its limit; None if
+    unknown.
+    """
     _, start, limit, _ = op.op.operands
     maker = getattr(limit.owner, "operation", None)
     if maker is None or maker.name != "stablehlo.add" or start not in maker.operands:
@@ -210,12 +219,12 @@ def _offset_from_start(op: Op) -> Shape | None:
 
 
 def dynamic_slice(op: Op, x: Value, *starts: Value) -> Value:
-    """A part of fixed sizes from positions that are moved to fit."""
+    """Return a slice of fixed sizes; starts are clamped so that it fits."""
     return dynamic_part(x, op.ints("slice_sizes"), starts)
 
 
 def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
-    """Return `counts` elements of x from positions that are moved to fit."""
+    """Return a slice of `counts` elements; starts are clamped so that it fits."""
     if not counts:
         return x
     fixed = _clamped_starts(shape_of(x), counts, starts)
@@ -229,7 +238,9 @@ def dynamic_part(x: Value, counts: Shape, starts: Sequence[Value]) -> Value:
 def _clamped_starts(
     shape: Shape, counts: Shape, starts: Sequence[Value]
 ) -> tuple[Size, ...] | None:
-    """The positions moved to fit, where all are known."""
+    """Return start positions clamped so that the slice fits; None if some are
+    unknown.
+    """
     numbers = [number(start) for start in starts]
     if not all(isinstance(n, int | SymbolicDim) for n in numbers):
         return None
@@ -241,13 +252,13 @@ def _clamped_starts(
 
 
 def _start_vector(starts: Sequence[Value]) -> Array:
-    """The positions as one vector of i64 if any is, else i32."""
+    """Return start positions as one vector, i64 if any is wider than i32."""
     wide = any(array(start).dtype in ("i64", "u32", "u64") for start in starts)
     return stack_scalars(starts, "i64" if wide else "i32")
 
 
 def dynamic_update_slice(op: Op, x: Value, update: Value, *starts: Value) -> Value:
-    """X with a part written from positions that are moved to fit."""
+    """Return x with a slice replaced; starts are clamped so that it fits."""
     if not starts:
         return update
     at = _start_vector(starts)
@@ -260,7 +271,7 @@ def dynamic_update_slice(op: Op, x: Value, update: Value, *starts: Value) -> Val
 def pad_with(
     x: Array, value: Value, low: Shape, high: Shape, interior: Sequence[int]
 ) -> Array:
-    """X with a value around it and between its elements; negative widths cut off."""
+    """Return x padded around and between its elements; negative widths crop."""
     widths: dict[str, Any] = {"low": low, "high": high, "interior": interior}
     if not any(n != 0 for part in widths.values() for n in part):
         return x
@@ -273,11 +284,12 @@ def pad_with(
 
 
 def _pad(x: Value, value: Value, low: Shape, high: Shape, gaps: Sequence[int]) -> Value:
+    """Return a real or complex x padded around and between its elements."""
     return each_part(lambda part, v: pad_with(part, v, low, high, gaps), x, value)
 
 
 def pad(op: Op, x: Value, value: Value) -> Value:
-    """X with a value around it and between its elements."""
+    """Return x padded by the op's attributes; negative widths crop."""
     low, high = op.ints("edge_padding_low"), op.ints("edge_padding_high")
     return _pad(x, value, low, high, op.ints("interior_padding"))
 
@@ -285,7 +297,7 @@ def pad(op: Op, x: Value, value: Value) -> Value:
 def dynamic_pad(
     op: Op, x: Value, value: Value, low: Value, high: Value, interior: Value
 ) -> Value:
-    """Pad with computed widths."""
+    """Return x padded by widths that are operands."""
     gaps = tuple(int(n) for n in sizes(interior))
     return _pad(x, value, sizes(low), sizes(high), gaps)
 

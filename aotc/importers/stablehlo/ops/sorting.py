@@ -18,7 +18,7 @@ from aotc.tracing.tracing import emit
 
 
 def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
-    """Sort all operands by a comparator, stably."""
+    """Return all operands sorted by a comparator, stably."""
     axis = op.integer("dimension", -1) % max(len(shape_of(xs[0])), 1)
     if not shape_of(xs[0]):
         return xs
@@ -28,7 +28,9 @@ def sort(op: Op, *xs: Value) -> tuple[Value, ...]:
 
 
 def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -> Array:
-    """Return the order by all keys, by stable sorts of which the last is first."""
+    """Return the permutation that sorts by several keys, the first the most
+    significant.
+    """
     order = None
     for number, descending in reversed(keys):
         key = array(xs[number])
@@ -42,7 +44,7 @@ def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -
 
 
 def _by_rank(op: Op, xs: Sequence[Value], axis: int) -> Array:
-    """Count the elements before each one, from a comparison of all pairs."""
+    """Return each element's rank by any comparator, from a comparison of all pairs."""
     require_elementwise(op)
     operands = []
     for x in xs:
@@ -66,12 +68,12 @@ def _by_rank(op: Op, xs: Sequence[Value], axis: int) -> Array:
 
 
 def top_k(op: Op, x: Value) -> tuple[Array, Array]:
-    """The k largest elements along the last axis, and where they are."""
+    """Return the k largest elements along the last axis, and their indices."""
     return largest(array(x), op.integer("k"), op.kinds[1].dtype)  # type: ignore[union-attr]
 
 
 def largest(x: Array, k: Any, dtype: str = "i32") -> tuple[Array, Array]:
-    """The k largest elements along the last axis, and their positions in `dtype`.
+    """Return the k largest elements along the last axis, and their indices in `dtype`.
 
     In the total order of floats, where 0 comes before -0 and NaN first or last by sign.
     """

@@ -38,7 +38,7 @@ from aotc.tracing.tracing import emit
 
 
 def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
-    """The elements of each window combined with an initial one."""
+    """Return the reduction of each window by a region, with an initial element."""
     count = len(operands) // 2
     xs, firsts = operands[:count], operands[count:]
     name = single_op(op) if count == 1 else None
@@ -56,7 +56,9 @@ def reduce_window(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
 
 
 def windows(op: Op, x: Value, filling: Value) -> Value:
-    """Return every window of x as a last axis, `filling` where it is padded."""
+    """Return x with each window's elements along a new last axis, padded with
+    `filling`.
+    """
     size = op.ints("window_dimensions")
     ones = (1,) * len(size)
     padding = op.ints("padding", (0,) * (2 * len(size)))
@@ -89,15 +91,15 @@ _CUMULATIVE = {
 
 @dataclass(frozen=True)
 class _SlidingWindow:
-    """A window and how it slides: a number for each axis, two for padding."""
+    """The size, padding, strides and dilations of a sliding window."""
 
     size: Shape
     padding: Shape  # before and after each axis in turn
     steps: tuple[Shape, ...]  # strides and dilations
 
-    def running(self, shape: Shape) -> tuple[int, bool] | None:
-        """Return the axis of a running window, and whether it goes backwards; None
-        if none.
+    def cumulative_axis(self, shape: Shape) -> tuple[int, bool] | None:
+        """Return axis and direction of a window that spans all elements so far; else
+        None.
         """
         wide = [axis for axis, n in enumerate(self.size) if n != 1]
         wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
@@ -115,7 +117,7 @@ class _SlidingWindow:
 
 
 def _window(op: Op) -> _SlidingWindow:
-    """The window that the attributes of an op describe."""
+    """Return the window that an op's attributes describe."""
     size = op.ints("window_dimensions")
     ones = (1,) * len(size)
     steps = ("window_strides", "base_dilations", "window_dilations")
@@ -126,10 +128,8 @@ def _window(op: Op) -> _SlidingWindow:
 def _cumulative(
     window: _SlidingWindow, name: str | None, x: Value, first: Value
 ) -> Array | None:
-    """Compute a window over all that came before along an axis as a running
-    reduction.
-    """
-    found = window.running(shape_of(x))
+    """Return a window over all elements so far as a cumulative reduction; else None."""
+    found = window.cumulative_axis(shape_of(x))
     if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
     source = array(x)
@@ -140,7 +140,9 @@ def _cumulative(
 
 
 def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Array:
-    """Compute JAX's call for a window of symbolic size as a running reduction."""
+    """Return JAX's window of symbolic size as a cumulative reduction; refuse
+    any other.
+    """
     size, *steps, padding = map(sizes, facts)
     window = _SlidingWindow(size, padding, tuple(steps))
     found = _cumulative(window, called_op(op), x, first)
@@ -158,7 +160,9 @@ def dynamic_reduce_window(op: Op, x: Value, first: Value, *facts: Value) -> Arra
 
 
 def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
-    """Add each element of `source` where its window of x has the chosen element."""
+    """Return zeros plus each source element at its window's largest (smallest)
+    position.
+    """
     choice = window_choice(op)
     if choice is None or single_op(op, 1) != "stablehlo.add":
         fail(
@@ -168,7 +172,8 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
         )
     operand, updates = array(x), array(source)
     places = np.reshape(
-        emit("iota", shape=(_count(operand),), axis=0, dtype="i32"), operand.shape
+        emit("iota", shape=(_element_count(operand),), axis=0, dtype="i32"),
+        operand.shape,
     )
     filling = lowest if choice == "max" else highest
     outside = np.full((), filling(operand.dtype), operand.dtype)
@@ -176,7 +181,7 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
     where = array(windows(op, places, as_known(-1, "i32")))
     find = np.argmax if choice == "max" else np.argmin
     chosen = _chosen_positions(find, seen, where)
-    flat = np.broadcast_to(array(first), (_count(operand),))
+    flat = np.broadcast_to(array(first), (_element_count(operand),))
     summed = emit(
         "scatter_add",
         flat,
@@ -191,14 +196,13 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
 
 
 def _chosen_positions(find: Callable[..., Array], seen: Array, where: Array) -> Array:
-    """Return the position in x that each window keeps; -1 in windows of padding
-    only.
-    """
+    """Return the index in x that each window selects; -1 in windows of padding only."""
     place = np.expand_dims(find(seen, -1), -1)
     return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
 
 
-def _count(x: Array) -> Any:
+def _element_count(x: Array) -> Any:
+    """Return the number of elements of x, as a size."""
     return numpy.prod(numpy.array(x.shape, object))
 
 

@@ -78,7 +78,7 @@ COMPLEX_OPS: dict[str, Callable[..., Any]] = {**size_ops.OPS, **complexes.OPS}
 
 
 def name_of(target: Any) -> str:
-    """`aten.add.Tensor`, `_operator.add`, `higher_order.cond`: a node's target."""
+    """Return the name of an fx target: `aten.add.Tensor`, `_operator.add`, …."""
     if hasattr(target, "overloadpacket"):
         return str(target)
     if hasattr(target, "namespace"):
@@ -87,31 +87,31 @@ def name_of(target: Any) -> str:
 
 
 def _entry(table: Mapping[str, object], name: str) -> Any:
-    """Return a table's entry for an overload, or for its op as a whole."""
+    """Return a table's value for an overload, or for its op with any overload."""
     return table.get(name) or table.get(name.rpartition(".")[0])
 
 
 def function_for(
     target: object, is_complex: bool = False
 ) -> Callable[..., object] | None:
-    """The function of a node's target, if there is one; for complex numbers or not."""
+    """Return the import function of an fx target; None if there is none."""
     name = name_of(target)
     table = COMPLEX_OPS if is_complex else OPS
     found: Callable[..., Any] | None = _entry(table, name)
-    if found is None and not is_complex and (pure := _without_writing(name)):
+    if found is None and not is_complex and (pure := _functional_name(name)):
         found = _entry(OPS, pure)
         return found and _in_place(found)
     return found
 
 
 def padded_function_for(target: object) -> Callable[..., object] | None:
-    """The function of a node's target for sizes that depend on values, if it has one.
+    """Return the import function of a target on data-dependent sizes; None if none.
 
     Where no rule of its own is listed, it is that for arrays, op by op.
     """
     name = name_of(target)
     found: Callable[..., Any] | None = _entry(padded.PADDED, name)
-    if found is None and (pure := _without_writing(name)):
+    if found is None and (pure := _functional_name(name)):
         found = _entry(padded.PADDED, pure)
         found = found and padded.written_into_first(found)
     if found is None and _entry(control.OPS, name) is None:
@@ -121,12 +121,12 @@ def padded_function_for(target: object) -> Callable[..., object] | None:
 
 
 def takes_floats_of_sizes(target: Any) -> bool:
-    """Return whether a target computes with `SymbolicFloat`s, and not with arrays."""
+    """Return whether a target's function takes `SymbolicFloat`s, not only arrays."""
     return _entry(size_ops.IN_FLOATS, name_of(target)) is not None
 
 
-def _without_writing(name: str) -> str | None:
-    """Return `aten.add.Tensor` for `aten.add_.Tensor`."""
+def _functional_name(name: str) -> str | None:
+    """Return the name of an in-place op's functional form; None for other ops."""
     parts = name.split(".")
     if parts[0] != "aten" or not parts[1].endswith("_") or parts[1].endswith("__"):
         return None
@@ -134,26 +134,24 @@ def _without_writing(name: str) -> str | None:
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., object]:
-    """The result of a function in the shape and dtype of its first argument."""
+    """Wrap a function to cast and broadcast its result to the first argument."""
     return lambda x, *rest, **named: elementwise.copy(x, function(x, *rest, **named))
 
 
 def is_listed(target: Any, is_complex: bool = False) -> bool:
-    """Return whether a table has an op as a whole: its meaning, or a refusal."""
+    """Return whether an op has an import function or a refusal in the tables."""
     known = function_for(target, is_complex) or _entry(REFUSED, name_of(target))
     return bool(known)
 
 
 def stays_whole(target: Any) -> bool:
-    """Return whether torch is not to decompose an op, as a table has it as a whole."""
+    """Return whether torch must not decompose an op, since a table has it."""
     listed = is_listed(target) or is_listed(target, is_complex=True)
     return listed and _entry(composites.OPS, name_of(target)) is None
 
 
 def reason_against(target: Any, is_complex: bool = False) -> tuple[str, str] | None:
-    """Return the reason against a node's target, and a remedy; None if it can be
-    imported.
-    """
+    """Return (reason, help) if a target cannot be imported; None if it can."""
     if function_for(target, is_complex) is not None:
         return None
     default = NOT_COMPLEX if is_complex and function_for(target) else DEFAULT

@@ -13,7 +13,9 @@ from aotc.tracing.source_locations import fail
 
 
 def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) -> Array:
-    """`scale * x` for positive x, `scale * alpha * (exp(inner * x) - 1)` else."""
+    """Return `scale * x` for positive x, `scale * alpha * (exp(inner * x) - 1)`
+    else.
+    """
     if inner == 1:
         y = nn.elu(x, float(alpha))
     else:
@@ -23,12 +25,12 @@ def elu(x: Array, alpha: float = 1.0, scale: float = 1.0, inner: float = 1.0) ->
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:
-    """Compute gelu, exactly or by tanh."""
+    """Return gelu of x, exact or by tanh."""
     return nn.gelu(x, approximate == "tanh")
 
 
 def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
-    """`log(1 + exp(beta * x)) / beta`; x itself where `beta * x` is large."""
+    """Return `log(1 + exp(beta * x)) / beta`; x itself where `beta * x` is large."""
     scaled = x if beta == 1 else np.multiply(x, beta)
     y = nn.softplus(scaled)
     y = y if beta == 1 else np.divide(y, beta)
@@ -36,14 +38,14 @@ def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
 
 
 def hardtanh(x: Array, low: float = -1.0, high: float = 1.0) -> Array:
-    """`x` between two numbers."""
+    """Return x clipped to two bounds."""
     return np.clip(x, low, high)
 
 
 def rrelu(
     x: Array, noise: Array, low: float = 1 / 8, high: float = 1 / 3, train: bool = False
 ) -> tuple[Array, Array]:
-    """Return the mean of random leaky ReLUs, as outside of training, and the noise."""
+    """Return leaky ReLU with the mean slope, as in inference, and the noise."""
     if train:
         fail("unsupported", f"a random ReLU in training: {RANDOM[0]}", RANDOM[1])
     return nn.leaky_relu(x, (low + high) / 2), noise

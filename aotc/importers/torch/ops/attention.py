@@ -20,7 +20,7 @@ Maybe = Array | None
 
 
 def _along(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a softmax to take a dim, and a dtype to compute in."""
+    """Wrap a softmax function to take a dim and the dtype to compute in."""
 
     def call(x: Array, dim: int, dtype: str | None = None) -> Array:
         y = as_float(x if dtype is None else np.astype(x, dtype))
@@ -33,12 +33,12 @@ softmax, log_softmax = _along(nn.softmax), _along(nn.log_softmax)
 
 
 def _native(function: Callable[..., Array]) -> Callable[[Array, int, bool], Array]:
-    """Wrap a softmax to take a flag: whether half precision gives a result in f32."""
+    """Wrap a softmax function to take a flag to return f32 for half precision."""
     return lambda x, dim, widen: function(x, dim, "f32" if widen else None)
 
 
 def safe_softmax(x: Array, dim: int, dtype: str | None = None) -> Array:
-    """The softmax; zeros where all elements are -infinity."""
+    """Return the softmax along a dim; zeros where all elements are -infinity."""
     hidden = np.all(np.isneginf(x), dim, keepdims=True)
     return np.where(hidden, 0.0, softmax(np.where(hidden, 0.0, x), dim, dtype))
 
@@ -57,7 +57,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Array:
-    """Compute the attention of (…, heads, length, depth).
+    """Return scaled dot-product attention of (…, heads, length, depth).
 
     With `enable_gqa` each head of k and v serves several ones of q.
     """
@@ -69,7 +69,9 @@ def attention(
     heads = [x.shape[-3:-2] for x in (q, k, v)]
     if not enable_gqa:
         heads = [np.broadcast_shapes(*heads)] * 3
-    rows = [_rows(x, batch, own) for x, own in zip((q, k, v), heads, strict=True)]
+    rows = [
+        _length_first(x, batch, own) for x, own in zip((q, k, v), heads, strict=True)
+    ]
     options: dict[str, Any] = {"causal": is_causal, "scale": scale}
     if mask is not None:
         what = "mask" if mask.dtype == "bool" else "bias"
@@ -88,7 +90,7 @@ def _dropping_attention(
     scale: float | None,
     enable_gqa: bool,
 ) -> Array:
-    """Compute attention whose weights are dropped at random, as while training."""
+    """Return attention with dropout on its weights, as in training."""
     if enable_gqa:
         count = q.shape[-3] // k.shape[-3]
         k, v = (np.repeat(x, count, -3) for x in (k, v))
@@ -104,15 +106,15 @@ def _dropping_attention(
     return np.matmul(nn.dropout(next_key(), weights, rate), v)
 
 
-def _rows(x: Array, batch: Sequence[Size], heads: Sequence[Size]) -> Array:
-    """(…, heads, length, depth) → (batch, length, heads, depth)."""
+def _length_first(x: Array, batch: Sequence[Size], heads: Sequence[Size]) -> Array:
+    """Return (…, heads, length, depth) as (batch, length, heads, depth)."""
     whole = np.broadcast_to(x, (*batch, *heads, *x.shape[-2:]))
     rows = np.reshape(whole, (math.prod(batch), math.prod(heads), *x.shape[-2:]))
     return np.swapaxes(rows, 1, 2)
 
 
 def _mask(mask: Array, batch: Sequence[Size]) -> Array:
-    """A mask that broadcasts to (batch, heads, length, positions)."""
+    """Return a mask in a shape that broadcasts to (batch, heads, length, positions)."""
     if mask.ndim <= 4 and len(batch) <= 1:
         return mask
     sizes = (*batch, *mask.shape[-3:])

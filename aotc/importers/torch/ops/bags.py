@@ -22,7 +22,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> list[object]:
-    """The sum, mean or maximum of the rows of each bag; bags begin at `offsets`.
+    """Return the sum, mean or maximum of each bag of rows; bags begin at `offsets`.
 
     The other results, which only the derivative of the op reads, are None.
     """
@@ -50,7 +50,9 @@ def embedding_bag(
 
 
 def renormalize(table: Array, indices: Array, limit: float, order: float) -> Array:
-    """The table, whose rows at indices are scaled down to a norm of `limit`."""
+    """Return the table with rows at indices scaled down to a norm of `limit` at
+    most.
+    """
     size = np.absolute(table)
     norm = np.power(np.sum(np.power(size, order), 1, keepdims=True), 1 / order)
     if order == float("inf"):

@@ -26,17 +26,17 @@ Result = TypeVar("Result")
 
 
 def view_as_real(z: Complex) -> Array:
-    """The parts along a new last axis."""
+    """Return real and imaginary parts along a new last axis."""
     return np.stack([z.real, z.imag], -1)
 
 
 def view_as_complex(x: Array) -> Complex:
-    """The numbers whose parts lie along the last axis."""
+    """Return complex numbers from real and imaginary parts along the last axis."""
     return Complex(x[..., 0], x[..., 1])
 
 
 def view_bits(x: Array | Complex, dtype: str) -> Array | Complex:
-    """View neighbours along the last axis as parts of a number, or the reverse."""
+    """Return neighbouring pairs of reals viewed as complex numbers, or the reverse."""
     *rest, last = x.shape
     if isinstance(x, Complex):
         return np.reshape(view_as_real(x), (*rest, last * 2))
@@ -44,12 +44,12 @@ def view_bits(x: Array | Complex, dtype: str) -> Array | Complex:
 
 
 def pair(real: Array, imag: Array) -> Complex:
-    """The numbers with these parts."""
+    """Return complex numbers with these real and imaginary parts."""
     return Complex(*np.broadcast_arrays(real, imag))
 
 
 def cast(x: Any, dtype: str | None = None, *_: object, **__: object) -> Any:
-    """`x` in another dtype; a real one takes the real parts."""
+    """Return x in another dtype; complex to real takes the real part."""
     if dtype not in PARTS:
         return x if dtype is None else np.astype(x.real, dtype)
     parts = x if isinstance(x, Complex) else Complex(x, np.zeros_like(x))
@@ -57,7 +57,7 @@ def cast(x: Any, dtype: str | None = None, *_: object, **__: object) -> Any:
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Complex:
-    """Fill an array with one value."""
+    """Return a complex array of a size, filled with one value."""
     name = PARTS[dtype or "complex64"]
     is_array = isinstance(value, (Array, Complex))
     z = as_complex(value if is_array else complex(value), name)
@@ -67,18 +67,18 @@ def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Compl
 def full_like(
     z: Array | Complex, value: Number, *, dtype: str | None = None
 ) -> Complex:
-    """Fill an array of the same shape with one value."""
+    """Return a complex array in the shape of z, filled with one value."""
     return full(z.shape, value, dtype=dtype or _name_of(z))
 
 
 def copy(into: Complex, x: Number, *_: object) -> Complex:
-    """`x` in the shape and dtype of `into`."""
+    """Return x broadcast to the shape, and in the dtype, of `into`."""
     z = cast(x, _name_of(into))
     return Complex(*(np.broadcast_to(part, into.shape) for part in z))
 
 
 def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
-    """Turn a function that creates real arrays into one of complex arrays."""
+    """Wrap a function that creates real arrays to create complex ones."""
 
     def call(*args: object, dtype: str) -> Any:
         return cast(function(*args, dtype=PARTS[dtype]), dtype)
@@ -87,14 +87,17 @@ def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
 
 
 def _full_of(value: int) -> Callable[..., Complex]:
+    """Return a function that fills an array with one value."""
     return lambda size, dtype=None: full(size, value, dtype=dtype)
 
 
 def _full_like(value: int) -> Callable[..., Complex]:
+    """Return a function that fills an array like another with one value."""
     return lambda z, dtype=None: full_like(z, value, dtype=dtype)
 
 
 def _name_of(z: Array | Complex) -> str:
+    """Return PyTorch's name of a complex pair's dtype."""
     return next(name for name, part in PARTS.items() if part == z.dtype)
 
 
@@ -102,7 +105,7 @@ def _name_of(z: Array | Complex) -> str:
 
 
 def _promote(*operands: Number) -> list[Complex]:
-    """Convert all to complex numbers, whose parts have the dtype of the result."""
+    """Return operands as complex pairs of their common dtype."""
     wide = result_dtype(*(_part("real", x) for x in operands))
     dtype = "f64" if wide == "f64" else "f32"
     pairs = [as_complex(x, dtype) for x in operands]
@@ -110,37 +113,37 @@ def _promote(*operands: Number) -> list[Complex]:
 
 
 def _promoting(function: Callable[..., Result]) -> Callable[..., Result]:
-    """A function of complex arrays of one dtype, for arrays and numbers of several."""
+    """Wrap a function of complex arrays of one dtype to promote mixed operands."""
     return lambda *operands: function(*_promote(*operands))
 
 
 def add(x: Number, y: Number, alpha: Number = 1) -> Complex:
-    """`x + alpha * y`."""
+    """Return `x + alpha * y`."""
     x, y = _promote(x, y)
     total: Complex = x + (y if alpha == 1 else y * alpha)
     return total
 
 
 def power(z: Number, w: Number) -> Complex:
-    """`z ** w`; an exponent that is a number stays one."""
+    """Return `z ** w`; an exponent that is a number stays one."""
     if isinstance(w, (Array, Complex)):
         return complexes.power(*_promote(z, w))
     return complexes.power(_promote(z)[0], w)
 
 
 def float_power(z: Number, w: Number) -> Complex:
-    """`z ** w`, always of f64 parts."""
+    """Return `z ** w` in complex128."""
     return power(*(cast(as_complex(x, "f64"), "complex128") for x in (z, w)))
 
 
 def linear(x: Complex, weight: Complex, bias: Complex | None = None) -> Complex:
-    """`x @ weight.T + bias`."""
+    """Return `x @ weight.T + bias`."""
     found = x @ weight.transpose()
     return found if bias is None else found + bias
 
 
 def _scaled_sum(function: Callable[..., Complex]) -> Callable[..., Complex]:
-    """`beta * x + alpha * function(a, b)`."""
+    """Return a function `beta * x + alpha * function(a, b)`."""
 
     def call(
         x: Complex, a: Complex, b: Complex, *, beta: complex = 1, alpha: complex = 1
@@ -152,12 +155,12 @@ def _scaled_sum(function: Callable[..., Complex]) -> Callable[..., Complex]:
 
 
 def subtract(x: Number, y: Number, alpha: Number = 1) -> Complex:
-    """`x - alpha * y`."""
+    """Return `x - alpha * y`."""
     return add(x, y, -alpha)
 
 
 def where(condition: Array, x: Number, y: Number) -> Complex:
-    """`x` where the condition holds, else `y`."""
+    """Return x where the condition holds, else y."""
     x, y = _promote(x, y)
     return Complex(*(np.where(condition, a, b) for a, b in zip(x, y, strict=True)))
 
@@ -173,7 +176,7 @@ def is_true(x: Array | Complex) -> Array:
 
 
 def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of the truth of its arguments; axes and the like stay as they are."""
+    """Wrap a function of bools to take arrays, as whether they are nonzero."""
 
     def call(*args: object, **named: object) -> Array:
         arrays = (Array, Complex)
@@ -184,7 +187,7 @@ def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _either(function: Callable[[Array], Array]) -> Callable[[Complex], Array]:
-    """Return a predicate that holds if `function` does for one part or the other."""
+    """Return a predicate: `function` holds for the real or the imaginary part."""
     return lambda z: np.logical_or(function(z.real), function(z.imag))
 
 
@@ -197,14 +200,14 @@ def is_finite(z: Complex) -> Array:
 
 
 def variance(z: Complex, *args: object, **named: object) -> Array:
-    """The mean of `|z - mean(z)|**2`: the sum of the variances of the parts."""
+    """Return the mean of `|z - mean(z)|**2`, the sum of the parts' variances."""
     real, imag = (reductions.variance(part, *args, **named) for part in z)
     total: Array = real + imag
     return total
 
 
 def deviation(z: Complex, *args: object, **named: object) -> Array:
-    """The root of the variance."""
+    """Return the square root of the variance."""
     return np.sqrt(variance(z, *args, **named))
 
 
@@ -212,9 +215,7 @@ def deviation(z: Complex, *args: object, **named: object) -> Array:
 
 
 def _part(of: str, value: object) -> Any:
-    """Return the real or imaginary part of an argument; for a complex dtype, its
-    part's.
-    """
+    """Return the real or imaginary part of an argument; complex dtypes to real ones."""
     if isinstance(value, (Complex, complex)):
         return getattr(value, of)
     if isinstance(value, list) and any(isinstance(each, Complex) for each in value):
@@ -223,7 +224,7 @@ def _part(of: str, value: object) -> Any:
 
 
 def on_both_parts(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of both parts, whose other arguments are no values of elements."""
+    """Wrap a function to apply to real and imaginary parts separately."""
 
     def call(*args: object, **named: object) -> Any:
         real, imag = (
@@ -241,7 +242,7 @@ def on_both_parts(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def constant_pad(z: Complex, pad: Sequence[Size], value: complex = 0) -> Complex:
-    """A value around `z`; negative widths cut elements off."""
+    """Return z padded with a value; negative widths crop."""
     edge = complex(value)
     return Complex(
         shapes.constant_pad(z.real, pad, edge.real),

@@ -25,39 +25,39 @@ from aotc.tracing.array import Array
 
 
 def dropout(x: Array, p: float, train: bool) -> Array:
-    """`x`, some of it dropped in training; nothing is left at a rate of 1."""
+    """Return x with dropout at rate `p` in training; x itself otherwise."""
     if not train or not p:
         return x
     return np.zeros_like(x) if p == 1 else nn.dropout(next_key(), x, p)
 
 
 def cast(x: Array, *_: object, dtype: str | None = None, **__: object) -> Array:
-    """`x` in another dtype; a copy of it is the same value."""
+    """Return x in another dtype."""
     return x if dtype is None else np.astype(x, dtype)
 
 
 def to_device(x: Array, device: object, dtype: str, *_: object, **__: object) -> Array:
-    """`x` on a device, in another dtype."""
+    """Return x in another dtype; the device is ignored."""
     return np.astype(x, dtype)
 
 
 def cast_like(x: Array, other: Array, *_: object, **__: object) -> Array:
-    """`x` in the dtype of another array."""
+    """Return x in the dtype of another array."""
     return np.astype(x, other.dtype)
 
 
-def _new(value: int) -> Callable[..., Array]:
-    """Return a function that fills an array of a dtype with one value."""
+def _filler(value: int) -> Callable[..., Array]:
+    """Return a function that fills an array of a size, in another's dtype."""
     return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
 
 
 def new_full(x: Array, size: Sequence[Size], value: object, **options: Any) -> Array:
-    """A value everywhere, in the dtype of `x`."""
+    """Return an array of a size, filled with a value, in the dtype of x."""
     return full(size, value, dtype=options.get("dtype") or x.dtype)
 
 
 def flatten(x: Array, first: int = 0, last: int = -1) -> Array:
-    """The axes from `first` to `last` as one."""
+    """Return x with the axes from `first` to `last` flattened into one."""
     if not x.ndim:
         return np.reshape(x, (1,))
     first, last = first % x.ndim, last % x.ndim
@@ -66,14 +66,14 @@ def flatten(x: Array, first: int = 0, last: int = -1) -> Array:
 
 
 def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
-    """An axis in at most `count` parts of one size; the last may be smaller."""
+    """Return at most `count` parts of an axis, of equal size but for the last."""
     return split(x, ceil_divide(x.shape[dim], count), dim)
 
 
 def pad(
     x: Array, widths: Sequence[Size], mode: str = "constant", value: float | None = None
 ) -> Array:
-    """Pad `x`; negative widths cut elements off."""
+    """Return x padded by a mode; negative widths crop."""
     if mode == "constant":
         return constant_pad(x, widths, value or 0)
     return padding(_MODES[mode])(x, widths)
@@ -99,13 +99,15 @@ def batch_norm(
     eps: float,
     *_: object,
 ) -> Array:
-    """Normalise by known statistics of each channel."""
+    """Return x normalised by running statistics of each channel."""
     return apply_channels_last(
         nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps
     )
 
 
 def _convolution(spatial: int) -> Callable[..., Array]:
+    """Return the import function of a convolution over `spatial` axes."""
+
     def call(
         x: Array,
         weight: Array,
@@ -120,7 +122,9 @@ def _convolution(spatial: int) -> Callable[..., Array]:
     return allow_unbatched(call, spatial)
 
 
-def _adjoint(spatial: int) -> Callable[..., Array]:
+def _transposed_convolution(spatial: int) -> Callable[..., Array]:
+    """Return the import function of a transposed convolution over `spatial` axes."""
+
     def call(
         x: Array,
         weight: Array,
@@ -144,8 +148,8 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.to.dtype_layout": cast,
     "aten.to.other": cast_like,
     "aten.type_as": cast_like,
-    "aten.new_zeros": _new(0),
-    "aten.new_ones": _new(1),
+    "aten.new_zeros": _filler(0),
+    "aten.new_ones": _filler(1),
     "aten.new_full": new_full,
     "aten.__and__": promoting(np.bitwise_and),
     "aten.__or__": promoting(np.bitwise_or),
@@ -163,7 +167,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "aten.conv1d.default": _convolution(1),
     "aten.conv2d.default": _convolution(2),
     "aten.conv3d.default": _convolution(3),
-    "aten.conv_transpose1d": _adjoint(1),
-    "aten.conv_transpose2d.input": _adjoint(2),
-    "aten.conv_transpose3d.input": _adjoint(3),
+    "aten.conv_transpose1d": _transposed_convolution(1),
+    "aten.conv_transpose2d.input": _transposed_convolution(2),
+    "aten.conv_transpose3d.input": _transposed_convolution(3),
 }

@@ -16,7 +16,7 @@ Graph = Callable[..., Sequence[Array]]
 def cond(
     flag: ArrayLike, on_true: Graph, on_false: Graph, operands: Sequence[ArrayLike] = ()
 ) -> Sequence[Array]:
-    """The results of one of two graphs."""
+    """Return the results of one of two subgraphs, chosen by a flag."""
     if isinstance(flag, bool):
         return list((on_true if flag else on_false)(*operands))
 
@@ -36,7 +36,7 @@ def while_loop(
     carried: Sequence[ArrayLike],
     extra: Sequence[object] = (),
 ) -> list[Array]:
-    """The carried values when the condition no longer holds."""
+    """Return the carried values after running a subgraph while a condition holds."""
     first = [lift(value, "i64") for value in carried]
 
     def condition(values: Sequence[Array]) -> Array:
@@ -57,7 +57,7 @@ def scan(
     xs: Sequence[Array],
     extra: Sequence[object] = (),
 ) -> list[Array]:
-    """The carried values after all steps, then the stacked results."""
+    """Return the carried values of a scan over xs, then the stacked results."""
     count = len(initial)
 
     def body(
@@ -79,7 +79,9 @@ def map_(
 
 
 def call_graph(*args: Any) -> object:
-    """Call the graph, which is the first argument that is callable."""
+    """Call the subgraph that is the first callable argument, on the arguments
+    after it.
+    """
     place = next(n for n, part in enumerate(args) if callable(part))
     return args[place](*args[place + 1 :])
 

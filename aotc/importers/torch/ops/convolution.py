@@ -26,7 +26,7 @@ def convolution(
     output_padding: Numbers,
     groups: int,
 ) -> Array:
-    """A convolution, or its transpose, with as many spatial axes as `x` has."""
+    """Return a (transposed) convolution over as many spatial axes as x has."""
     spatial = x.ndim - 2
     options: dict[str, Any] = {
         "strides": each(stride, spatial),

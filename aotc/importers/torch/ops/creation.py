@@ -13,17 +13,19 @@ from aotc.tracing.conversion import ArrayLike
 
 
 def full(size: Sequence[Size], value: Any, *, dtype: str | None = None) -> Array:
-    """Fill an array with one value."""
+    """Return an array of a size, filled with one value."""
     scalar = as_dtype(value, dtype or result_dtype(value))
     return np.broadcast_to(scalar, tuple(size))
 
 
 def full_like(x: Array, value: object, *, dtype: str | None = None) -> Array:
-    """Fill an array of the shape of `x` with one value."""
+    """Return an array in the shape of x, filled with one value."""
     return full(x.shape, value, dtype=dtype or x.dtype)
 
 
 def _full_of(value: int) -> Callable[..., Array]:
+    """Return a function that fills an array of a size with one value."""
+
     def call(size: Sequence[Size], *, dtype: str | None = None) -> Array:
         return full(size, value, dtype=dtype or "f32")
 
@@ -31,6 +33,8 @@ def _full_of(value: int) -> Callable[..., Array]:
 
 
 def _full_like(value: int) -> Callable[..., Array]:
+    """Return a function that fills an array like another with one value."""
+
     def call(x: Array, *, dtype: str | None = None) -> Array:
         return full_like(x, value, dtype=dtype)
 
@@ -43,22 +47,22 @@ zeros = _full_of(0)
 def empty_strided(
     size: Sequence[Size], _: object, *, dtype: str | None = None
 ) -> Array:
-    """Return zeros, as nobody may read the elements."""
+    """Return zeros: the elements are undefined in PyTorch."""
     return zeros(size, dtype=dtype)
 
 
 def fill(x: Array, value: ArrayLike) -> Array:
-    """Fill an array of the shape and dtype of `x` with one value."""
+    """Return one value in the shape and dtype of x."""
     return full_like(x, value)
 
 
 def scalar_tensor(value: ArrayLike, *, dtype: str | None = None) -> Array:
-    """A number as an array without axes."""
+    """Return a number as a scalar array."""
     return full((), value, dtype=dtype or "f32")
 
 
 def arange(*bounds: Any, dtype: str | None = None) -> Array:
-    """`start, start + step, …` below `end`."""
+    """Return the vector `start, start + step, …` below `end`."""
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
     whole = all(isinstance(part, int | SymbolicDim) for part in (start, end, step))
     name = dtype or ("i64" if whole else "f32")
@@ -66,7 +70,7 @@ def arange(*bounds: Any, dtype: str | None = None) -> Array:
 
 
 def linspace(start: Any, end: Any, steps: int, *, dtype: str | None = None) -> Array:
-    """`steps` numbers from `start` to `end`, both included."""
+    """Return `steps` evenly spaced numbers from `start` to `end`, both included."""
     return np.linspace(start, end, steps, dtype=dtype or "f32")
 
 
@@ -76,7 +80,7 @@ def eye(rows: Size, columns: Size | None = None, *, dtype: str | None = None) ->
 
 
 def _triangle(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Return a function for the rows and columns of a triangle's elements."""
+    """Return the import function of `tril_indices` or `triu_indices`."""
 
     def call(row: int, col: int, offset: int = 0, *, dtype: str | None = None) -> Array:
         return np.astype(np.stack(function(row, offset, col)), dtype or "i64")

@@ -23,19 +23,19 @@ from aotc.tracing.conversion import as_float, lift
 
 
 def add(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
-    """`x + alpha * y`."""
+    """Return `x + alpha * y`."""
     x, y = promote(x, y)
     return np.add(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
 def subtract(x: Operand, y: Operand, alpha: Operand = 1) -> Array:
-    """`x - alpha * y`."""
+    """Return `x - alpha * y`."""
     x, y = promote(x, y)
     return np.subtract(x, y if alpha == 1 else np.multiply(y, alpha))
 
 
 def divide(x: Operand, y: Operand, rounding_mode: str | None = None) -> Array:
-    """`x / y`, rounded in the given way; a float if it is not rounded."""
+    """Return `x / y`, rounded by a mode; a float if it is not rounded."""
     if rounding_mode == "floor":
         return np.floor_divide(*promote(x, y))
     if rounding_mode == "trunc":
@@ -44,6 +44,7 @@ def divide(x: Operand, y: Operand, rounding_mode: str | None = None) -> Array:
 
 
 def _truncated_quotient(x: Array, y: Array) -> Array:
+    """Return the quotient rounded towards 0."""
     if dtypes.is_float(x.dtype):
         return np.trunc(np.divide(x, y))
     down, rest = np.divmod(x, y)
@@ -52,22 +53,23 @@ def _truncated_quotient(x: Array, y: Array) -> Array:
 
 
 def power(x: Operand, y: Operand) -> Array:
-    """`x ** y`; an exponent that is a number stays one."""
+    """Return `x ** y`; an exponent that is a number stays one."""
     dtype = result_dtype(x, y)
     return np.power(as_dtype(x, dtype), as_dtype(y, dtype) if _is_array(y) else y)
 
 
 def _is_array(x: object) -> bool:
+    """Return whether a value is an array, not a number or size."""
     return isinstance(x, Array)
 
 
 def float_power(x: Operand, y: Operand) -> Array:
-    """`x ** y`, always in f64."""
+    """Return `x ** y` in f64."""
     return np.power(as_dtype(x, "f64"), as_dtype(y, "f64"))
 
 
 def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -> Array:
-    """`x` between two bounds, of which one may be missing."""
+    """Return x clipped to bounds, of which one may be missing."""
     bounds = [bound for bound in (low, high) if bound is not None]
     dtype = result_dtype(x, *bounds)
     y = as_dtype(x, dtype)
@@ -77,17 +79,17 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 
 
 def where(condition: Array, x: Any = None, y: Any = None) -> Array:
-    """`x` where the condition holds, else `y`."""
+    """Return x where the condition holds, else y."""
     return np.where(np.astype(condition, "bool"), *promote(x, y))
 
 
 def cast(x: Array, dtype: str | None = None, *_: object, **__: object) -> Array:
-    """`x` in another dtype."""
+    """Return x in another dtype."""
     return x if dtype is None else np.astype(x, dtype)
 
 
 def copy(into: Array, x: Array, *_: object) -> Array:
-    """`x` in the shape and dtype of `into`."""
+    """Return x broadcast to the shape, and in the dtype, of `into`."""
     return np.broadcast_to(np.astype(x, into.dtype), into.shape)
 
 
@@ -97,7 +99,7 @@ def same(x: Array, *_: object, **__: object) -> Array:
 
 
 def round_decimals(x: Array, decimals: int = 0) -> Array:
-    """`x` to whole numbers, or to so many decimals; ties to even."""
+    """Return x rounded to a number of decimals, ties to even."""
     return np.round(x, decimals)
 
 
@@ -107,41 +109,41 @@ def nan_to_num(
     posinf: float | None = None,
     neginf: float | None = None,
 ) -> Array:
-    """Replace NaN and infinities by numbers."""
+    """Return x with NaN and infinities replaced by numbers."""
     return np.nan_to_num(x, nan=nan or 0.0, posinf=posinf, neginf=neginf)
 
 
 def angle(x: Array) -> Array:
-    """Pi for negative numbers, else 0; NaN for NaN."""
+    """Return pi for negative numbers, 0 for others; NaN for NaN."""
     y = as_float(x)
     turned = np.where(np.less(y, 0), math.pi, np.zeros_like(y))
     return np.where(np.isnan(y), y, turned)
 
 
 def digamma(x: Array) -> Array:
-    """The derivative of the logarithm of gamma; infinite at 0, unlike at its sign."""
+    """Return the digamma function of x; -infinity at 0, +infinity at -0."""
     y = as_float(x)
     pole = np.copysign(np.full_like(y, math.inf), np.negative(y))
     return np.where(np.equal(y, 0), pole, special.digamma(y))
 
 
 def heaviside(x: Array, at_zero: Array) -> Array:
-    """0 for negative numbers and NaN, 1 for positive ones, something else at 0."""
+    """Return 0 for negative x and NaN, 1 for positive x, `at_zero` at 0."""
     return np.astype(np.heaviside(_without_nan(x, -1), at_zero), x.dtype)
 
 
 def sign(x: Array) -> Array:
-    """-1, 0 or 1; 0 for NaN, unlike NumPy's."""
+    """Return -1, 0 or 1; 0 for NaN."""
     return np.sign(_without_nan(x, 0))
 
 
 def _without_nan(x: Array, number: int) -> Array:
-    """A number in the place of NaN."""
+    """Return x with NaN replaced by a number."""
     return np.where(np.isnan(x), number, x) if dtypes.is_float(x.dtype) else x
 
 
 def on_truth_values(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of truth values, for arrays of any dtype."""
+    """Wrap a function of bools to take arrays of any dtype."""
 
     def call(*operands: Operand) -> Array:
         return function(*(np.astype(lift(x), "bool") for x in operands))

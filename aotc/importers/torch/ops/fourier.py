@@ -14,7 +14,7 @@ _INVERSE = {0: "forward", 1: "ortho", 2: "backward"}
 
 
 def transform(z: Any, dim: Sequence[int], normalization: int, forward: bool) -> Complex:
-    """The discrete Fourier transform over axes, or its inverse."""
+    """Return the discrete Fourier transform of z over axes, or its inverse."""
     if not dim:
         return as_complex(z)
     if forward:
@@ -25,7 +25,7 @@ def transform(z: Any, dim: Sequence[int], normalization: int, forward: bool) -> 
 def transform_of_reals(
     x: Array, dim: Sequence[int], normalization: int, onesided: bool
 ) -> Complex:
-    """Transform real numbers: to the full spectrum, or one half of its last axis."""
+    """Return the Fourier transform of reals: full, or half of the last axis."""
     if not onesided:
         return transform(x, dim, normalization, True)
     return fft.rfftn(x, axes=tuple(dim), norm=_FORWARD[normalization])
@@ -34,7 +34,7 @@ def transform_of_reals(
 def transform_to_reals(
     z: Complex, dim: Sequence[int], normalization: int, last_dim_size: int
 ) -> Array:
-    """Transform back to real numbers, with so many elements along the last axis."""
+    """Return the inverse transform to reals, with a given size of the last axis."""
     *others, last = dim
     y = transform(z, others, normalization, False)
     return fft.irfft(y, last_dim_size, last, _INVERSE[normalization])

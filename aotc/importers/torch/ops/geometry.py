@@ -12,18 +12,18 @@ Numbers = int | Sequence[int]
 
 
 def each(value: Numbers, spatial: int) -> list[int]:
-    """Return one number per spatial axis, from one for all or a list."""
+    """Return one number per spatial axis, given one for all or a list."""
     numbers = [value] if isinstance(value, int) else list(value)
     return numbers * spatial if len(numbers) == 1 else numbers
 
 
 def sides(padding: Numbers, spatial: int) -> list[tuple[int, int]]:
-    """The padding per spatial axis, low and high."""
+    """Return symmetric (low, high) padding for each spatial axis."""
     return [(n, n) for n in each(padding, spatial)]
 
 
 def allow_unbatched(function: Callable[..., Any], spatial: int) -> Callable[..., Any]:
-    """Wrap a function of N, C, spatial… to take single images (C, spatial…), too."""
+    """Wrap a function of N, C, spatial… to also take C, spatial…."""
 
     def call(x: Array, *args: Any, **options: Any) -> Any:
         if x.ndim == spatial + 2:

@@ -17,11 +17,12 @@ from aotc.tracing.tracing import emit
 
 
 def _key(indices: Sequence[Array | None]) -> tuple[Any, ...]:
+    """Return an indexing key with `slice(None)` for None."""
     return tuple(slice(None) if index is None else index for index in indices)
 
 
 def index(x: Array, indices: Sequence[Array | None]) -> Value:
-    """`x[indices]`, with None for an axis that is taken whole.
+    """Return `x[indices]`, with None for an axis that is taken whole.
 
     It is padded where a mask says how many elements are taken.
     """
@@ -45,7 +46,7 @@ def index_put(
 def _masked_put(
     x: Array, indices: Sequence[object], mask: Array, values: Array, accumulate: bool
 ) -> Array:
-    """`index_put` for a mask: where it holds, if each element gets the same values."""
+    """Return x with elements where a mask holds set or added to."""
     before = list(indices).index(mask)
     after = x.ndim - before - mask.ndim
     if before or values.ndim > after:
@@ -61,19 +62,19 @@ def _masked_put(
 
 
 def take_rows(table: Array, indices: Array, *_: object, **__: object) -> Array:
-    """Take rows of a table, as an embedding has them."""
+    """Return rows of a table at indices."""
     return np.take(table, indices, 0)
 
 
 def index_select(x: Array, dim: int, indices: Array) -> Array:
-    """Take positions of an axis."""
+    """Return slices of x at indices along an axis."""
     if not x.ndim:
         return x
     return np.take(x, np.reshape(indices, (-1,)), dim)
 
 
 def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Array:
-    """Gather elements along an axis by index, at their own place on the other axes."""
+    """Return elements of x at indices along an axis, elementwise on the other axes."""
     if not x.ndim:
         return np.broadcast_to(x, indices.shape)
     if not indices.ndim:  # of a vector
@@ -81,12 +82,12 @@ def gather(x: Array, dim: int, indices: Array, sparse_grad: bool = False) -> Arr
     if indices.ndim != x.ndim:  # there are none
         return np.zeros(indices.shape, x.dtype)
     axis = dim % x.ndim
-    part = np.getitem(x, _corner(x, indices.shape, axis))
+    part = np.getitem(x, _crop_key(x, indices.shape, axis))
     return np.take_along_axis(part, indices, axis)
 
 
-def _corner(x: Array, shape: Sequence[Size], axis: int) -> tuple[slice, ...]:
-    """Return slices of `x` that have a shape on all axes but one."""
+def _crop_key(x: Array, shape: Sequence[Size], axis: int) -> tuple[slice, ...]:
+    """Return slices that crop x to a shape on all axes but one."""
     sizes = [x.shape[n] if n == axis else size for n, size in enumerate(shape)]
     return tuple(
         slice(None) if size == whole else slice(0, size)
@@ -110,7 +111,7 @@ _SCATTERS = {
 
 
 def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array:
-    """`src` at indices along an axis, each at its place on the others."""
+    """Return x with src written (or reduced) at indices along an axis."""
     if not x.ndim:
         whole = (np.reshape(lift(part), (1,)) for part in (x, indices))
         new = np.reshape(lift(src), (1,)) if isinstance(src, Array) else src
@@ -119,7 +120,7 @@ def _scatter(x: Array, dim: int, indices: Array, src: Any, reduce: str) -> Array
     if indices.ndim != x.ndim:  # there are none
         return x
     axis = dim % x.ndim
-    corner = _corner(x, indices.shape, axis)
+    corner = _crop_key(x, indices.shape, axis)
     part = np.getitem(x, corner)
     if isinstance(src, Array):
         cut = tuple(slice(0, size) for size in indices.shape)
@@ -142,7 +143,7 @@ def scatter(
 
 
 def scatter_add(x: Array, dim: int, indices: Array, src: Array) -> Array:
-    """`x` with `src` added at indices along an axis."""
+    """Return x with src added at indices along an axis."""
     return _scatter(x, dim, indices, src, "sum")
 
 
@@ -154,7 +155,7 @@ def scatter_reduce(
     reduce: str,
     include_self: bool = True,
 ) -> Array:
-    """`x` with `src` combined at indices; without `include_self` in place of `x`."""
+    """Return x with src reduced into indices along an axis."""
     start = x
     if not include_self:
         neutral = _neutral(reduce, x.dtype)
@@ -179,13 +180,14 @@ def _neutral(reduce: str, dtype: str) -> Any:
 
 
 def _row_key(x: Array, dim: int, indices: Array) -> tuple[Any, ...]:
+    """Return an indexing key with indices on one axis."""
     return (*[slice(None)] * (dim % x.ndim), indices)
 
 
 def index_add(
     x: Array, dim: int, indices: Array, src: Array, alpha: ArrayLike = 1
 ) -> Array:
-    """`x` with `alpha * src` added at positions of an axis."""
+    """Return x with slices of `alpha * src` added at indices along an axis."""
     if not x.ndim:
         return np.add(x, np.multiply(np.reshape(np.sum(src), ()), alpha))
     new = src if alpha == 1 else np.multiply(src, alpha)
@@ -201,7 +203,7 @@ def index_reduce(
     *,
     include_self: bool = True,
 ) -> Array:
-    """`x` with `src` combined at positions of an axis."""
+    """Return x with slices of src reduced into indices along an axis."""
     if not x.ndim:
         whole = (np.reshape(part, (1,)) for part in (x, indices, src))
         y, places, new = whole
@@ -214,7 +216,7 @@ def index_reduce(
 
 
 def index_copy(x: Array, dim: int, indices: Array, src: Array) -> Array:
-    """`x` with positions of an axis replaced."""
+    """Return x with slices at indices along an axis replaced by src."""
     if not x.ndim:
         return np.reshape(src, ())
     places = np.reshape(indices, (-1,))
@@ -223,7 +225,7 @@ def index_copy(x: Array, dim: int, indices: Array, src: Array) -> Array:
 
 
 def index_fill(x: Array, dim: int, indices: Array, value: Any) -> Array:
-    """`x` with one value at positions of an axis."""
+    """Return x with slices at indices along an axis set to one value."""
     new = as_dtype(value, x.dtype)
     if not x.ndim:
         return new
@@ -231,7 +233,7 @@ def index_fill(x: Array, dim: int, indices: Array, value: Any) -> Array:
 
 
 def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
-    """`x` with the elements of `source`, one after the other, where a mask holds."""
+    """Return x with the elements of `source`, in order, where a mask holds."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
     x, mask = np.broadcast_to(x, shape), np.broadcast_to(mask, shape)
     if source.size == 0:  # then the mask holds nowhere
@@ -243,19 +245,19 @@ def masked_scatter(x: Array, mask: Array, source: Array) -> Array:
 
 
 def places_of_nonzero(x: Array, *, size: Size, fill_value: int = -1) -> Array:
-    """The positions of the first `size` elements that are not 0, as rows."""
+    """Return the index vectors of the first `size` nonzero elements, as rows."""
     if not x.ndim:
         return np.zeros((size, 0), "i64")
     return np.astype(np.argwhere(x, size=size, fill_value=fill_value), "i64")
 
 
 def take(x: Array, indices: Array) -> Array:
-    """Take elements of `x`, as if it were one row."""
+    """Return elements of x at flat indices."""
     return np.take(x, indices)
 
 
 def put(x: Array, indices: Array, source: Array, accumulate: bool = False) -> Array:
-    """`x` in a row with elements replaced, or added to."""
+    """Return x with elements at flat indices replaced, or added to."""
     flat = np.ravel(x).at[np.ravel(indices)]
     new = np.ravel(source)
     return np.reshape(flat.add(new) if accumulate else flat.set(new), x.shape)
@@ -270,7 +272,7 @@ def search_sorted(
     side: str | None = None,
     sorter: Array | None = None,
 ) -> Array:
-    """Return the positions to insert values that keep the table in order."""
+    """Return the insertion positions of values in sorted rows."""
     if sorter is not None:
         table = np.take_along_axis(table, sorter, -1)
     chosen = side or ("right" if right else "left")
@@ -283,7 +285,7 @@ def search_sorted(
 
 
 def _search_rows(table: Array, values: Array, side: str) -> Array:
-    """Return the positions in each row: the number of elements before a value."""
+    """Return the insertion positions of values in each row, by counting."""
     row, value = np.expand_dims(table, -2), np.expand_dims(values, -1)
     before = np.less(row, value) if side == "left" else np.less_equal(row, value)
     return np.sum(np.astype(before, "i32"), -1)
@@ -296,7 +298,7 @@ def bucketize(
     out_int32: bool = False,
     right: bool = False,
 ) -> Array:
-    """Return the bucket of each value."""
+    """Return the bucket index of each value, between sorted boundaries."""
     return search_sorted(boundaries, values, out_int32=out_int32, right=right)
 
 

@@ -16,31 +16,32 @@ from aotc.tracing.array import Array
 
 
 def _info(a: Array) -> Array:
-    """Return the status of success for every factorization of a batch of matrices."""
+    """Return a status of 0 for each matrix of a batch."""
     return np.zeros(a.shape[:-2], "i32")
 
 
 def _adjoint(a: Array) -> Array:
+    """Return the transpose of real matrices."""
     return np.matrix_transpose(a)
 
 
 def determinant(a: Array) -> list[Any]:
-    """Return the determinant."""
+    """Return the determinants of square matrices."""
     return [linalg.det(a), None, None]
 
 
 def sign_and_log_determinant(a: Array) -> list[Any]:
-    """The sign of the determinant, and the logarithm of its magnitude."""
+    """Return sign and logarithm of magnitude of the determinants."""
     return [*linalg.slogdet(a), None, None]
 
 
 def inverse(a: Array, check_errors: bool = False) -> list[Array]:
-    """Return the inverse."""
+    """Return the inverses of square matrices, and a status of 0 for each."""
     return [linalg.inv(a), _info(a)]
 
 
 def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
-    """The x of `a x = b`, or of `x a = b`."""
+    """Return the x of `a x = b`, or of `x a = b`."""
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = np.expand_dims(b, -1) if vector else b
     if left:
@@ -51,6 +52,7 @@ def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
 
 
 def _same_batch(a: Array, b: Array) -> list[Array]:
+    """Return two batches of matrices with batch axes broadcast."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b)]
 
@@ -58,7 +60,7 @@ def _same_batch(a: Array, b: Array) -> list[Array]:
 def triangular_solution(
     a: Array, b: Array, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Array:
-    """The x of `a x = b`, or of `x a = b`, for a triangle a."""
+    """Return the x of `a x = b`, or of `x a = b`, for a triangular a."""
     if not left:
         x = triangular_solution(
             _adjoint(a), _adjoint(b), upper=not upper, unitriangular=unitriangular
@@ -75,30 +77,32 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> list[Array]:
-    """Solve a triangular system by the op's old name: the solution, and a."""
+    """Return the solution of a triangular system, and a (an op that torch
+    deprecated).
+    """
     matrix, above = (_adjoint(a), not upper) if transpose else (a, upper)
     x = triangular_solution(matrix, b, upper=above, unitriangular=unitriangular)
     return [x, a]
 
 
 def cholesky(a: Array, upper: bool = False) -> Array:
-    """The factor of a positive definite matrix."""
+    """Return the Cholesky factor of positive definite matrices."""
     return linalg.cholesky(a, upper=upper)
 
 
 def cholesky_with_info(a: Array, *, upper: bool = False, **_: object) -> list[Array]:
-    """The factor, and how it went."""
+    """Return the Cholesky factor, and a status of 0."""
     return [cholesky(a, upper), _info(a)]
 
 
 def cholesky_solve(b: Array, factor: Array, upper: bool = False) -> Array:
-    """The x of `a x = b`, from the factor of a."""
+    """Return the x of `a x = b`, given a's Cholesky factor."""
     factor, b = _same_batch(factor, b)
     return linalg.cho_solve((factor, not upper), b)
 
 
 def cholesky_inverse(factor: Array, upper: bool = False) -> Array:
-    """The inverse of a, from its factor."""
+    """Return the inverse of a, given its Cholesky factor."""
     return cholesky_solve(
         np.broadcast_to(np.eye(factor.shape[-1], dtype=factor.dtype), factor.shape),
         factor,
@@ -118,14 +122,14 @@ def eigen(a: Array, side: str = "L", compute_v: bool = True) -> list[Any]:
 def singular_values(
     a: Array, full_matrices: bool = False, compute_uv: bool = True, **_: object
 ) -> list[Any]:
-    """U, S and Vh."""
+    """Return the singular value decomposition: U, S and Vh."""
     if not compute_uv:
         return [None, linalg.svdvals(a), None]
     return list(linalg.svd(a, full_matrices))
 
 
 def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
-    """Return Q and R."""
+    """Return the QR decomposition: Q and R."""
     if mode == "r":
         return [None, linalg.qr(a, "r")]
     return list(linalg.qr(a, mode))
@@ -134,7 +138,7 @@ def orthogonal(a: Array, mode: str = "reduced") -> list[Any]:
 def pseudo_inverse(
     a: Array, *, atol: object = None, rtol: object = None, hermitian: bool = False
 ) -> Array:
-    """The Moore-Penrose inverse; values up to max(atol, rtol * largest) count as 0.
+    """Return the Moore-Penrose inverse, with small singular values cut to 0.
 
     Without tolerances they are what is lost by rounding.
     """
@@ -155,6 +159,7 @@ def pseudo_inverse(
 
 
 def _column(tolerance: Any, s: Array) -> Any:
+    """Return a tolerance as a column that broadcasts with singular values."""
     if tolerance is None:
         return 0.0
     x = np.astype(tolerance, s.dtype)

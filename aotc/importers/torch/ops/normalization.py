@@ -29,24 +29,26 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Array:
-    """Normalise over the last axes."""
+    """Return x normalised over its last axes."""
     return nn.layer_norm(x, weight, bias, eps, axes=_last_axes(shape))
 
 
 def _last_axes(shape: Sequence[Size]) -> tuple[int, ...]:
+    """Return the axis numbers of the last axes, as many as a shape has."""
     return tuple(range(-len(shape), 0))
 
 
 def native_layer_norm(
     x: Array, shape: Sequence[Size], weight: Maybe, bias: Maybe, eps: float
 ) -> list[Array]:
-    """Normalise over the last axes; return the mean and 1 / the deviation as well."""
+    """Return x normalised over its last axes, the mean and 1 / deviation."""
     axes = _last_axes(shape)
     y = nn.layer_norm(x, weight, bias, eps, axes=axes)
     return [y, *_statistics(x, axes, eps)]
 
 
 def _statistics(x: Array, axes: tuple[int, ...], eps: float) -> list[Array]:
+    """Return the mean and 1 / deviation over axes."""
     variance = np.var(x, axes, keepdims=True)
     return [np.mean(x, axes, keepdims=True), np.rsqrt(np.add(variance, eps))]
 
@@ -54,7 +56,7 @@ def _statistics(x: Array, axes: tuple[int, ...], eps: float) -> list[Array]:
 def rms_norm(
     x: Array, shape: Sequence[Size], weight: Maybe = None, eps: float | None = None
 ) -> Array:
-    """Divide by the root of the mean square over the last axes."""
+    """Return x divided by its root mean square over the last axes."""
     least = float(np.finfo(x.dtype).eps) if eps is None else eps
     return nn.rms_norm(x, weight, least, axes=_last_axes(shape))
 
@@ -67,7 +69,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Array:
-    """Normalise over groups of channels and the spatial axes."""
+    """Return x normalised over groups of channels and the spatial axes."""
     return apply_channels_last(nn.group_norm, x, groups, weight, bias, eps)
 
 
@@ -81,7 +83,7 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> list[Array]:
-    """Normalize groups; return the mean and 1 / the deviation of each as well."""
+    """Return x normalised over groups, with mean and 1 / deviation of each."""
     rows = np.reshape(x, (n, groups, channels * positions // groups))
     mean, scale = (np.squeeze(part, 2) for part in _statistics(rows, (2,), eps))
     return [group_norm(x, groups, weight, bias, eps), mean, scale]
@@ -96,7 +98,7 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> list[Array]:
-    """Normalise by known statistics of each channel; there are none of this batch."""
+    """Return x normalised by running statistics, and empty batch statistics."""
     y = apply_channels_last(nn.batch_norm, x, mean, variance, weight, bias, epsilon=eps)
     return [y, np.zeros((0,), x.dtype), np.zeros((0,), x.dtype)]
 
@@ -111,7 +113,7 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> list[Array]:
-    """Normalise by the statistics of this batch; the running ones come last."""
+    """Return x normalised by batch statistics, those, and updated running ones."""
     if not training:
         return [
             *batch_norm(x, weight, bias, mean, variance, momentum, eps),
@@ -135,17 +137,18 @@ def batch_norm_training(
 def batch_norm_own(
     x: Array, weight: Maybe, bias: Maybe, training: bool, momentum: float, eps: float
 ) -> list[Array]:
-    """Normalise by the statistics of this batch, where none are kept."""
+    """Return x normalised by batch statistics, with those, where none are kept."""
     y, mean, variance = _by_own_statistics(x, weight, bias, eps)
     return [y, *_saved(x, mean, variance, eps)]
 
 
 def _all_but_channels(x: Array) -> tuple[int, ...]:
+    """Return all axes but the channel axis 1."""
     return (0, *range(2, x.ndim))
 
 
 def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list[Array]:
-    """The result, the mean and the variance of each channel."""
+    """Return x normalised by its own statistics, with mean and variance per channel."""
     image = channels_last(x)
     axes = tuple(range(image.ndim - 1))
     y, mean, variance = emit_all(
@@ -159,7 +162,7 @@ def _by_own_statistics(x: Array, weight: Maybe, bias: Maybe, eps: float) -> list
 
 
 def _saved(x: Array, mean: Array, variance: Array, eps: float) -> list[Array]:
-    """The mean and 1 / the deviation, as a derivative of PyTorch's own reads them."""
+    """Return mean and 1 / deviation in x's dtype, as PyTorch's backward ops expect."""
     scale = np.rsqrt(np.add(variance, eps))
     return [np.astype(each, x.dtype) for each in (mean, scale)]
 
@@ -168,7 +171,7 @@ def _saved(x: Array, mean: Array, variance: Array, eps: float) -> list[Array]:
 
 
 def native_dropout(x: Array, p: float, train: bool | None) -> list[Array]:
-    """Drop some elements of `x` in training; return also the mask of those kept."""
+    """Return x with dropout in training, and the mask of elements kept."""
     if train is False or not p:
         return [x, np.ones(x.shape, "bool")]
     kept = np.zeros(x.shape, "bool")

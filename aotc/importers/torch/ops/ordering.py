@@ -13,7 +13,7 @@ from aotc.tracing.array import Array
 
 
 def sort(x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
-    """The elements in order along an axis, and where they were."""
+    """Return the elements sorted along an axis, and their indices."""
     if not x.ndim:
         return [x, np.zeros((), "i64")]
     order = np.argsort(x, dim, descending=descending)
@@ -23,14 +23,14 @@ def sort(x: Array, dim: int = -1, descending: bool = False) -> list[Array]:
 def stable_sort(
     x: Array, stable: bool | None = None, dim: int = -1, descending: bool = False
 ) -> list[Array]:
-    """`sort`, which is always stable."""
+    """Return the elements sorted along an axis, stably, and their indices."""
     return sort(x, dim, descending)
 
 
 def top_k(
     x: Array, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Array]:
-    """The k most extreme elements along an axis, and where they are."""
+    """Return the k largest (or smallest) elements along an axis, and their indices."""
     if not x.ndim:
         return [x, np.zeros((), "i64")]
     if isinstance(k, SymbolicDim):
@@ -40,7 +40,7 @@ def top_k(
 
 
 def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Array]:
-    """The k-th smallest element along an axis, and where it is."""
+    """Return the k-th smallest element along an axis, and its index."""
     values, positions = sort(x, dim)
     if not x.ndim:
         return [values, positions]
@@ -48,7 +48,7 @@ def kth_value(x: Array, k: int, dim: int = -1, keepdim: bool = False) -> list[Ar
 
 
 def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
-    """Take the element at a position along an axis."""
+    """Return the element at a position along an axis."""
     axis = dim % x.ndim
     taken = np.take(x, np.reshape(position, (1,)), axis)
     return taken if keepdim else np.squeeze(taken, axis)
@@ -58,22 +58,23 @@ def _at(x: Array, position: Any, dim: int, keepdim: bool) -> Array:
 
 
 def _median(ignore_nan: bool) -> Callable[..., Any]:
-    """Return a function for the lower median, and where it is along an axis.
+    """Return a function for the lower median along an axis, and its index.
 
     The median is NaN where there is one, or with `ignore_nan` where nothing else is.
     """
 
     def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None:
-            return _middle(np.ravel(x), 0, False, ignore_nan)[0]
+            return _lower_median(np.ravel(x), 0, False, ignore_nan)[0]
         if not x.ndim:
             return sort(x)
-        return _middle(x, dim % x.ndim, keepdim, ignore_nan)
+        return _lower_median(x, dim % x.ndim, keepdim, ignore_nan)
 
     return call
 
 
-def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]:
+def _lower_median(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]:
+    """Return the lower median along an axis, and its index."""
     values, positions = sort(x, axis)  # NaN comes last
     last = np.subtract(_valid_count(x, axis, ignore_nan), 1)
     place = np.floor_divide(np.maximum(last, 0), 2)
@@ -86,7 +87,7 @@ def _middle(x: Array, axis: int, keepdim: bool, ignore_nan: bool) -> list[Array]
 
 
 def _valid_count(x: Array, axis: int, ignore_nan: bool) -> Array:
-    """Count the elements along an axis, without NaN if it is ignored."""
+    """Return the number of elements along an axis, without NaN if those are ignored."""
     mask = np.ones(x.shape, "i32")
     if dtypes.is_float(x.dtype) and ignore_nan:
         mask = np.astype(np.logical_not(np.isnan(x)), "i32")
@@ -94,7 +95,7 @@ def _valid_count(x: Array, axis: int, ignore_nan: bool) -> Array:
 
 
 def mode(x: Array, dim: int = -1, keepdim: bool = False) -> list[Array]:
-    """The smallest of the most frequent elements along an axis, and its last place."""
+    """Return the most frequent element along an axis, and its last index."""
     if not x.ndim:
         return sort(x)
     axis = dim % x.ndim

@@ -19,6 +19,8 @@ from aotc.tracing.source_locations import fail
 
 
 def _max_pool(spatial: int) -> Callable[..., Array]:
+    """Return the import function of max pooling over `spatial` axes."""
+
     def call(
         x: Array,
         kernel_size: Numbers,
@@ -41,6 +43,8 @@ def _max_pool(spatial: int) -> Callable[..., Array]:
 
 
 def _avg_pool(spatial: int) -> Callable[..., Array]:
+    """Return the import function of average pooling over `spatial` axes."""
+
     def call(
         x: Array,
         kernel_size: Numbers,
@@ -71,6 +75,8 @@ def _avg_pool(spatial: int) -> Callable[..., Array]:
 def _adaptive(
     pool: Callable[..., Array], spatial: int
 ) -> Callable[[Array, Sequence[int]], Array]:
+    """Return the import function of adaptive pooling by a function of `aotc.nn`."""
+
     def call(x: Array, sizes: Sequence[int]) -> Array:
         if all(size == 1 for size in sizes):
             reduce = np.mean if pool is nn.adaptive_avg_pool else np.max
@@ -81,12 +87,12 @@ def _adaptive(
 
 
 def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]:
-    """The maximum of each part of an image, and its place in the row of all pixels."""
+    """Return a function for adaptive max pooling: the maxima and their flat indices."""
 
     def call(x: Array, sizes: Sequence[int]) -> list[Array]:
         have = [static_size(size, "image") for size in x.shape[-spatial:]]
         kept = x.shape[:-spatial]
-        inside, places = _parts(have, sizes)
+        inside, places = _cells(have, sizes)
         parts = np.take(np.reshape(x, (*kept, math.prod(have))), places, -1)
         parts = np.where(inside, parts, _lowest(x.dtype))
         at = np.argmax(parts, -1, keepdims=True)
@@ -97,8 +103,8 @@ def _adaptive_max(spatial: int) -> Callable[[Array, Sequence[int]], list[Array]]
     return allow_unbatched(call, spatial)
 
 
-def _parts(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:
-    """Return, for each part of an image, its pixels: their mask, and their places."""
+def _cells(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:
+    """Return mask and flat indices of the pixels in each cell of adaptive pooling."""
     inside, places = numpy.ones((1, 1), bool), numpy.zeros((1, 1), "i4")
     for n, count in zip(have, sizes, strict=True):
         starts = numpy.arange(count) * n // count
@@ -114,6 +120,7 @@ def _parts(have: Sequence[int], sizes: Sequence[int]) -> tuple[Any, Any]:
 
 
 def _lowest(dtype: str) -> Any:
+    """Return the least element of a dtype."""
     return -math.inf if dtypes.is_float(dtype) else int(np.iinfo(dtype).min)
 
 

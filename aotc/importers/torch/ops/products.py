@@ -12,13 +12,13 @@ from aotc.tracing.source_locations import fail
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """`x @ weight.T + bias`, over the last axes of both."""
+    """Return `x @ weight.T + bias`."""
     y = np.tensordot(x, weight, ((x.ndim - 1,), (weight.ndim - 1,)))
     return y if bias is None else np.add(y, bias)
 
 
 def _scaled_sum(product: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    """`beta * x + alpha * (a product)`."""
+    """Return a function `beta * x + alpha * product(a, b)`."""
 
     def call(x: Array, a: Array, b: Array, *, beta: Any = 1, alpha: Any = 1) -> Array:
         y = product(a, b)
@@ -31,7 +31,7 @@ def _scaled_sum(product: Callable[[Array, Array], Array]) -> Callable[..., Array
 
 
 def _summed_product(a: Array, b: Array) -> Array:
-    """The sum of the products of a batch of matrices."""
+    """Return the sum over a batch of the matrix products."""
     return np.tensordot(a, b, ((0, 2), (0, 1)))
 
 
@@ -42,7 +42,7 @@ def grouped_product(
     bias: Array | None = None,
     dtype: str | None = None,
 ) -> Array:
-    """Multiply rows in groups that end at `ends`, each by the matrix of its group."""
+    """Return rows times the matrix of their group; groups of rows end at `ends`."""
     if ends is None or x.ndim != 2 or kernels.ndim != 3 or bias is not None:
         fail("unsupported", "expected rows in groups and a matrix for each, no bias")
     before = np.concatenate([np.zeros(1, ends.dtype), ends[:-1]])
@@ -51,7 +51,7 @@ def grouped_product(
 
 
 def einsum(equation: str, operands: Sequence[Array], path: object = None) -> Array:
-    """The sums of products that the equation says; in an order of aotc's own."""
+    """Return the contraction that an Einstein-sum equation states."""
     return np.einsum(equation, *operands)
 
 
@@ -65,7 +65,7 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> Array:
-    """The product of three tensors with new axes, summed over some."""
+    """Return the product of three tensors with axes inserted, summed over axes."""
     spread = [
         np.expand_dims(x, tuple(axes)) if axes else x
         for x, axes in ((a, expand_a), (b, expand_b), (c, expand_c))
@@ -78,11 +78,12 @@ def trilinear(
 
 
 def distances(x: Array, y: Array, p: float = 2.0, mode: int | None = None) -> Array:
-    """The p-norms of the differences of all rows of `x` and of `y`."""
+    """Return the p-norm distance of each row of x from each row of y."""
     return _norm(np.subtract(np.expand_dims(x, -2), np.expand_dims(y, -3)), p)
 
 
 def _norm(difference: Array, p: float) -> Array:
+    """Return the p-norm over the last axis."""
     size = np.absolute(difference)
     if p == 0:
         return np.sum(np.astype(np.not_equal(size, 0), size.dtype), -1)
@@ -92,7 +93,7 @@ def _norm(difference: Array, p: float) -> Array:
 
 
 def pairwise_distances(x: Array, p: float = 2.0) -> Array:
-    """The p-norms of the differences of each pair of rows."""
+    """Return the p-norm distance of each pair of rows of x."""
     rows, columns = np.triu_indices(int(x.shape[0]), 1)
     return _norm(np.subtract(np.take(x, rows, 0), np.take(x, columns, 0)), p)
 

@@ -20,17 +20,17 @@ from aotc.tracing.conversion import ArrayLike, lift, to_accumulator
 
 
 def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
-    """A scale or a zero in the dtype of `x`, to broadcast with it."""
+    """Return a scale or zero point in x's dtype, shaped to broadcast along an axis."""
     return broadcast_along(_parameter(as_dtype(part, x.dtype), axis), x, axis)
 
 
 def _parameter(part: Array, axis: int | None) -> Array:
-    """A scale or a zero: without an axis, the one number of an array of any rank."""
+    """Return a scale or zero point: per axis as it is, otherwise as a scalar."""
     return np.reshape(part, ()) if axis is None else part
 
 
 def nearest_level(x: Array, scale: Array, zero: Array) -> Array:
-    """The level nearest to each element, as a float; PyTorch divides by multiplying."""
+    """Return `round(x * (1 / scale)) + zero` as floats."""
     return np.add(np.round(np.multiply(x, np.divide(1.0, scale))), zero)
 
 
@@ -44,7 +44,7 @@ def quantize(
     *_: object,
     axis: int | None = None,
 ) -> Array:
-    """The level nearest to each element."""
+    """Return x quantised to integers from `low` to `high`."""
     x = to_accumulator(x)
     found = nearest_level(
         x, _broadcast_parameter(x, scale, axis), _broadcast_parameter(x, zero, axis)
@@ -63,7 +63,7 @@ def dequantize(
     out_dtype: str | None = None,
     axis: int | None = None,
 ) -> Array:
-    """The numbers that levels stand for."""
+    """Return the floats that quantised integers represent."""
     dtype = out_dtype or "f32"
     step = _parameter(as_dtype(scale, accumulator(dtype)), axis)
     origin = _parameter(lift(0 if zero is None else zero), axis)
@@ -71,7 +71,9 @@ def dequantize(
 
 
 def per_channel(function: Callable[..., object]) -> Callable[..., object]:
-    """Return the function with a scale and a zero for each position of an axis."""
+    """Wrap a quantising function to take one scale and zero point per index of
+    an axis.
+    """
 
     def call(
         x: Array, scales: Array, zeros: Any, axis: int, *rest: Any, **named: Any
@@ -90,7 +92,7 @@ def simulate(
     *,
     axis: int | None = None,
 ) -> list[Array]:
-    """Round each element to its level; return a mask of those not clipped as well."""
+    """Return x fake-quantised, and a mask of the elements that are not clipped."""
     wide = to_accumulator(x)
     step = _broadcast_parameter(wide, scale, axis)
     origin = _broadcast_parameter(wide, zero, axis)
@@ -103,7 +105,9 @@ def simulate(
 def simulate_if(
     x: Array, scale: Array, zero: Array, enabled: Array, low: int, high: int
 ) -> list[Array]:
-    """Round elements where a flag is set; else return `x` itself."""
+    """Return x fake-quantised if a flag is set, and the mask of elements not
+    clipped.
+    """
     y, kept = simulate(x, scale, zero, low, high)
     flag = np.not_equal(np.reshape(enabled, ()), 0)
     return [np.where(flag, y, x), np.logical_or(kept, np.logical_not(flag))]
@@ -112,8 +116,7 @@ def simulate_if(
 def parameters_for(
     x: Array, low: int, high: int, eps: float, dtype: str
 ) -> list[Array]:
-    """Return the scale and zero (f64[1], i64[1]) that spread levels over the range of
-    `x`.
+    """Return scale and zero point (f64[1], i64[1]) for the range of x.
 
     PyTorch divides the range in the dtype of `x`, and goes on in single precision.
     """
@@ -135,7 +138,7 @@ def parameters_for(
 def quantize_per_token(
     x: Array, scales: Array, zeros: Array, low: int, high: int, dtype: str
 ) -> Array:
-    """The level nearest to each element, with a scale and a zero for each row.
+    """Return x quantised with a scale and zero point for each row.
 
     PyTorch adds the zero first, so that it decides which way halves are rounded.
     """
@@ -154,13 +157,13 @@ def dequantize_per_token(
     dtype: str,
     output_dtype: str,
 ) -> Array:
-    """The numbers that levels stand for, with a scale and a zero for each row."""
+    """Return the floats of integers with a scale and zero point for each row."""
     found = np.subtract(as_dtype(x, scales.dtype), as_dtype(zeros, scales.dtype))
     return np.astype(np.multiply(found, scales), output_dtype)
 
 
 def parameters_for_rows(x: Array, dtype: str) -> list[Array]:
-    """The scale (f64) and zero (i64) of each row, for -128 to 127.
+    """Return scale (f64) and zero point (i64) for each row's range, to -128 … 127.
 
     Source: `qs8_quantization_params` of XNNPACK: the zero is rounded from the end of
     the range that is nearer to a level.
@@ -178,7 +181,7 @@ def parameters_for_rows(x: Array, dtype: str) -> list[Array]:
 
 
 def symmetric_parameters_for_rows(x: Array, dtype: str) -> list[Array]:
-    """The scale of each row for -127 to 127, and zeros."""
+    """Return each row's symmetric scale to -127 … 127, and zero points of 0."""
     size = np.max(np.absolute(x), -1, keepdims=True)
     wide = np.astype(size, "f32") if size.dtype == "f16" else size
     scale = np.divide(np.maximum(wide, 1e-5), 127.0)
@@ -188,7 +191,7 @@ def symmetric_parameters_for_rows(x: Array, dtype: str) -> list[Array]:
 def symmetric_parameters(
     x: Array, low: int, high: int, eps: float, dtype: str
 ) -> list[Array]:
-    """The scale and the zero (f64[1], i64[1]) that spread levels to both sides of 0."""
+    """Return symmetric scale and zero point (f64[1], i64[1]) for the range of x."""
     size = np.max(np.absolute(x))
     scale = np.divide(size, (high - low) / 2)
     scale = np.maximum(np.astype(scale, "f32"), float(eps))
@@ -206,7 +209,7 @@ def quantize_groups(
     dtype: str,
     group: int,
 ) -> Array:
-    """Quantize to the nearest level, with a scale for each group of a row."""
+    """Return x quantised with a scale for each group of a row."""
     rows = np.reshape(x, (-1, _group_size(x, scales, group)))
     step, zero = np.reshape(scales, (-1, 1)), np.reshape(zeros, (-1, 1))
     return np.reshape(quantize_per_token(rows, step, zero, low, high, dtype), x.shape)
@@ -222,7 +225,7 @@ def dequantize_groups(
     group: int,
     output_dtype: str,
 ) -> Array:
-    """The numbers that levels stand for, with a scale for each group of a row."""
+    """Return the floats of integers with a scale for each group of a row."""
     size = _group_size(x, scales, group)
     counts = (x.shape[0], x.shape[1] // size)
     zero = lift(0) if zeros is None else np.reshape(zeros, counts)
@@ -232,7 +235,7 @@ def dequantize_groups(
 
 
 def _group_size(x: Array, scales: Array, group: int) -> int:
-    """The size of a group: whole rows, where there is one scale for each."""
+    """Return the group size along a row: the whole row if it has one scale."""
     is_whole = group > x.shape[-1] and scales.shape[-1] == 1
     return static_size(x.shape[-1], "rows") if is_whole else group
 
@@ -240,7 +243,7 @@ def _group_size(x: Array, scales: Array, group: int) -> int:
 def simulate_per_channel(
     x: Array, scales: Array, zeros: Array, axis: int, low: int, high: int
 ) -> Array:
-    """Round each element to its level, with a scale and a zero for each channel."""
+    """Return x fake-quantised with a scale and zero point for each channel."""
     return simulate(x, scales, zeros, low, high, axis=axis)[0]
 
 
@@ -248,14 +251,14 @@ def simulate_per_channel(
 
 
 def integer_product(a: Array, b: Array) -> Array:
-    """The product of two matrices of 8-bit integers, in i32."""
+    """Return the product of two matrices of 8-bit integers, in i32."""
     if a.dtype != b.dtype:  # u8 and i8, which have i16 in common
         a, b = np.astype(a, "i16"), np.astype(b, "i16")
     return dot_general(a, b, ((1,), (0,)), dtype="i32")
 
 
 def product_by_levels(x: Array, levels: Array, scales: Array) -> Array:
-    """The product by the transpose of integers with a scale for each row."""
+    """Return x times the transpose of integers that have a scale for each row."""
     sums = np.matmul(x, np.transpose(np.astype(levels, x.dtype)))
     return np.multiply(sums, np.astype(scales, x.dtype))
 

@@ -30,10 +30,10 @@ def quantize_affine(
     low: float | None = None,
     high: float | None = None,
 ) -> Array:
-    """The level nearest to each element."""
+    """Return x quantised with a scale for each block."""
     wide = to_accumulator(x)
     blocks = _BlockLayout(x, block_size)
-    zero = _given(zero)
+    zero = _zero_points_or_none(zero)
     step, origin = (
         broadcast_along(as_dtype(blocks.shape(part), wide.dtype), x, **blocks.kind)
         for part in (scale, np.zeros_like(scale) if zero is None else zero)
@@ -54,10 +54,10 @@ def dequantize_affine(
     high: float | None = None,
     output_dtype: str = "f32",
 ) -> Array:
-    """The numbers that levels stand for."""
+    """Return the floats of integers with a scale for each block."""
     blocks = _BlockLayout(x, block_size)
     step = as_dtype(blocks.shape(scale), accumulator(output_dtype))
-    zero = _given(zero)
+    zero = _zero_points_or_none(zero)
     origin = 0 if zero is None else blocks.shape(zero)
     found = nn.dequantize(
         x, step, origin, bits=_bits(x.dtype, low, high), **blocks.kind
@@ -77,7 +77,7 @@ def choose_qparams_affine(
     zero_point_dtype: str | None = None,
     keepdim: bool = False,
 ) -> list[Array]:
-    """Return the scale and the zero that spread levels over each block's range."""
+    """Return the scale and zero point for each block's range of x."""
     bounds = integer_bounds(target_dtype)
     least = float(bounds[0] if low is None else low)
     most = float(bounds[1] if high is None else high)
@@ -107,7 +107,9 @@ def choose_qparams_affine(
 def _split_into_blocks(
     x: Array, sizes: Sequence[Size]
 ) -> tuple[Array, tuple[int, ...], list[Size]]:
-    """An array with axes for the elements of blocks, these axes, and the counts."""
+    """Return x reshaped with axes for blocks' elements, those axes, and block
+    counts.
+    """
     shape: list[Size] = []
     axes: list[int] = []
     counts: list[Size] = []
@@ -125,14 +127,14 @@ def _split_into_blocks(
 
 
 def _symmetric(below: Array, above: Array, least: float, most: float) -> Array:
-    """Return the scale for which no level exceeds the range."""
+    """Return the symmetric scale that maps the larger magnitude to half the range."""
     return np.divide(np.maximum(np.negative(below), above), (most - least) / 2)
 
 
 def _symmetric_to_both_ends(
     below: Array, above: Array, least: float, most: float
 ) -> Array:
-    """Return the scale for which no held element is cut off."""
+    """Return the symmetric scale by which neither end is clipped."""
     return np.maximum(np.divide(below, least), np.divide(above, most))
 
 
@@ -146,7 +148,7 @@ _SYMMETRIC = {
 
 
 def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
-    """Return the number of bits of levels in a range, if it is that of so many."""
+    """Return the bits of integers whose full range is `low` to `high`; None if none."""
     if low is None or high is None:
         return None
     is_signed = dtype in ("i8", "i16")
@@ -158,7 +160,7 @@ def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
 
 
 class _BlockLayout:
-    """The layout of blocks in an array, in the terms of `nn.dequantize`.
+    """The blocks of an array, as axis, block size and repeats for `nn.dequantize`.
 
     Args:
         x: the array.
@@ -189,15 +191,15 @@ class _BlockLayout:
             self._repeats = {i: static_size(sizes[i], "block") for i in wide[:-1]}
 
     def shape(self, part: Array) -> Array:
-        """Return scales or zeros in the shape that `nn.dequantize` takes."""
+        """Return scales or zero points in the shape that `nn.dequantize` takes."""
         found = np.reshape(part, self._counts)
         for axis, count in self._repeats.items():
             found = np.repeat(found, count, axis)
         return found
 
 
-def _given(zero: Array | None) -> Array | None:
-    """Return the zeros, or None for an empty array, which stands for none."""
+def _zero_points_or_none(zero: Array | None) -> Array | None:
+    """Return zero points; None for an empty array."""
     return None if zero is None or zero.shape == (0,) else zero
 
 

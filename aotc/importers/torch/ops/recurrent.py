@@ -13,7 +13,9 @@ from aotc.tracing.array import Array
 
 
 def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array]]:
-    """Return torch's network of a recurrent layer of `aotc.nn` with `states` states."""
+    """Return the import function of a recurrent network, given one layer of
+    `aotc.nn`.
+    """
 
     def call(
         x: Array,

@@ -16,14 +16,14 @@ Spread = TypeVar("Spread")
 
 
 def _axes(x: Array, dim: Axes) -> int | tuple[int, ...] | None:
-    """Return axes in aotc.numpy's form; an empty list is all, and scalars have none."""
+    """Return torch's `dim` as axes of `aotc.numpy`: None for all."""
     if isinstance(dim, int) or dim is None:
         return dim if x.ndim else None
     return (tuple(dim) or None) if x.ndim else None
 
 
 def to_sum_dtype(x: Array, dtype: str | None) -> Array:
-    """Convert integers and truth values to i64, the type of their sums."""
+    """Return x cast to a dtype, or integers and bools to i64, as for sums."""
     if dtype is None and not dtypes.is_float(x.dtype):
         dtype = "i64"
     return x if dtype is None else np.astype(x, dtype)
@@ -32,47 +32,47 @@ def to_sum_dtype(x: Array, dtype: str | None) -> Array:
 def total(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The sum over axes."""
+    """Return the sum over axes."""
     return np.sum(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def product(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The product over axes."""
+    """Return the product over axes."""
     return np.prod(to_sum_dtype(x, dtype), _axes(x, dim), keepdims=keepdim)
 
 
 def mean(
     x: Array, dim: Axes = None, keepdim: bool = False, *, dtype: str | None = None
 ) -> Array:
-    """The mean over axes."""
+    """Return the mean over axes."""
     y = x if dtype is None else np.astype(x, dtype)
     return np.mean(y, _axes(x, dim), keepdims=keepdim)
 
 
 def amax(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """The largest element over axes."""
+    """Return the maximum over axes."""
     return np.max(x, _axes(x, dim), keepdims=keepdim)
 
 
 def amin(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """The smallest element over axes."""
+    """Return the minimum over axes."""
     return np.min(x, _axes(x, dim), keepdims=keepdim)
 
 
 def any_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Return whether an element is not zero."""
+    """Return whether any element is nonzero, over axes."""
     return np.any(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
 def all_true(x: Array, dim: Axes = None, keepdim: bool = False) -> Array:
-    """Return whether no element is zero."""
+    """Return whether all elements are nonzero, over axes."""
     return np.all(np.astype(x, "bool"), _axes(x, dim), keepdims=keepdim)
 
 
 def variance_rule(function: Callable[..., Spread]) -> Callable[..., Spread]:
-    """`var` or `std`, as their overloads take their arguments.
+    """Return the import function of `var` or `std`, for all their overloads.
 
     Args:
         function: of x, axes, keepdim and the degrees of freedom that are taken off.
@@ -98,7 +98,7 @@ def variance_rule(function: Callable[..., Spread]) -> Callable[..., Spread]:
 def with_mean(
     variance: Callable[..., object], mean: Callable[..., object]
 ) -> Callable[..., object]:
-    """A rule of `variance_rule` as one of the pair of its result and the mean."""
+    """Return a function for the pair of a variance (or deviation) and the mean."""
 
     def call(
         x: object, dim: Axes | bool = None, *rest: object, **named: object
@@ -118,14 +118,16 @@ def variance(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
 
 @variance_rule
 def deviation(x: Array, dim: Axes, keepdim: bool, ddof: float) -> Array:
-    """The root of the variance."""
+    """Return the standard deviation over axes."""
     return np.std(x, _axes(x, dim), ddof=ddof, keepdims=keepdim)
 
 
 # ---- positions ----------------------------------------------------------------------
 
 
-def _position(function: Callable[..., Array]) -> Callable[..., Array]:
+def _arg_extreme(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the import function of argmax or argmin."""
+
     def call(x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
         found = function(x, _axes(x, dim), keepdims=keepdim)
         return np.astype(found, "i64")
@@ -133,13 +135,13 @@ def _position(function: Callable[..., Array]) -> Callable[..., Array]:
     return call
 
 
-argmax, argmin = _position(np.argmax), _position(np.argmin)
+argmax, argmin = _arg_extreme(np.argmax), _arg_extreme(np.argmin)
 
 
 def _with_position(
     function: Callable[..., Array], position: Callable[..., Array]
 ) -> Callable[..., list[Array]]:
-    """The extreme elements along an axis, and where they are."""
+    """Return a function for the maximum (minimum) along an axis, and its index."""
 
     def call(x: Array, dim: int, keepdim: bool = False) -> list[Array]:
         values = function(x, _axes(x, dim), keepdims=keepdim)
@@ -149,7 +151,7 @@ def _with_position(
 
 
 def histogram(x: Array, bins: int = 100, first: float = 0, last: float = 0) -> Array:
-    """Count the elements in each of `bins` equal parts from `first` to `last`."""
+    """Return the counts of elements in equal bins from `first` to `last`."""
     x = np.ravel(x)
     if first == last:
         return np.astype(np.histogram(x, bins)[0], x.dtype)
@@ -164,6 +166,8 @@ def histogram(x: Array, bins: int = 100, first: float = 0, last: float = 0) -> A
 
 
 def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Return the import function of a cumulative sum or product."""
+
     def call(x: Array, dim: int, *, dtype: str | None = None) -> Array:
         y = to_sum_dtype(x, dtype)
         return function(y, dim) if x.ndim else y
@@ -174,7 +178,7 @@ def _cumulative(function: Callable[..., Array]) -> Callable[..., Array]:
 def _running_extreme(
     function: Callable[..., Array],
 ) -> Callable[..., list[Array]]:
-    """Return a function for the extreme up to each element, and its last place."""
+    """Return a function for a cumulative maximum (minimum), and its last index."""
 
     def call(x: Array, dim: int) -> list[Array]:
         if not x.ndim:
@@ -193,17 +197,17 @@ def _running_extreme(
 
 
 def log_sum_exp(x: Array, dim: Axes, keepdim: bool = False) -> Array:
-    """`log(sum(exp(x)))` without overflow."""
+    """Return `log(sum(exp(x)))` over axes, without overflow."""
     return nn.logsumexp(as_float(x), _axes(x, dim), keepdims=keepdim)
 
 
 def log_cumulative_sum_exp(x: Array, dim: int) -> Array:
-    """`log(cumsum(exp(x)))` without overflow."""
+    """Return `log(cumsum(exp(x)))` along an axis, without overflow."""
     return np.cumlogsumexp(x, dim) if x.ndim else x
 
 
 def count_nonzero(x: Array, dim: Axes = None) -> Array:
-    """Count the elements that are not zero."""
+    """Return the number of nonzero elements along axes."""
     return np.astype(np.count_nonzero(x, _axes(x, dim)), "i64")
 
 

@@ -32,7 +32,7 @@ Target = tuple[list[Size], list[float | None]]
 
 
 def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[object]) -> Target:
-    """Read an op's arguments: factors, or sizes and one factor per axis."""
+    """Return an op's target sizes and scale factors for the spatial axes."""
     have = x.shape[2:]
     factors = list(given[0] if given and isinstance(given[0], list) else given)
     factors += [None] * (len(have) - len(factors))
@@ -44,7 +44,7 @@ def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[object]) -> 
 def _step(
     size: Size, new: Size, factor: float | None, ratios: Sequence[int], dtype: str
 ) -> Number:
-    """The distance of neighbours of the result, in elements of x.
+    """Return the step between source positions of neighbouring result pixels.
 
     By the factor, if one is given; sizes that have one of the whole `ratios` drop it:
     PyTorch copies or repeats their pixels, whatever factor led to that size (1.2 leaves
@@ -68,7 +68,7 @@ def _step(
 
 
 def _nearest(exact: bool) -> Callable[..., Array]:
-    """The nearest pixel from the left, or with `exact` the nearest one."""
+    """Return the import function of nearest-neighbour resizing, floor or `exact`."""
 
     def call(x: Array, sizes: Sequence[Size] | None, *given: Any) -> Array:
         # only the kernel for two axes tells sizes that are equal or double (nearest_idx
@@ -92,6 +92,7 @@ def _nearest_along(
     ratios: Sequence[int],
     shift: float,
 ) -> Array:
+    """Return x resized along one axis by nearest neighbours."""
     size = x.shape[axis]
     repeats = whole_ratio(new, size)
     dropped = factor is None or factor == repeats or repeats in ratios
@@ -111,7 +112,7 @@ _REPEATED = (1, 2, 3, 4, 8, 16)
 
 
 def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]:
-    """A sum of neighbours, weighted by their distance."""
+    """Return the import function of linear or cubic resizing."""
     # the cubic kernel is applied where nothing changes, too
     ratios = (1,) if method == "linear" or antialias else ()
 
@@ -128,7 +129,7 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
             x = interpolate_along(
                 x,
                 axis,
-                _places(size, new, factor, ratios, align_corners, antialias),
+                _source_positions(size, new, factor, ratios, align_corners, antialias),
                 method,
                 -0.5 if antialias else -0.75,
                 shrink=min(shrink, 1.0),
@@ -139,7 +140,7 @@ def _interpolation(method: str, antialias: bool = False) -> Callable[..., Array]
     return call
 
 
-def _places(
+def _source_positions(
     size: Size,
     new: Size,
     factor: float | None,
@@ -147,7 +148,7 @@ def _places(
     align_corners: bool,
     antialias: bool,
 ) -> Places:
-    """Return the positions in x of the result's pixels."""
+    """Return the source position of each pixel of the result along an axis."""
     known = isinstance(size, int) and isinstance(new, int)
     dtype = "f64" if known else "f32"
     i, after, before = grid(new, size, dtype)
@@ -155,7 +156,7 @@ def _places(
         step = _step(size, new, factor, ratios, dtype)
         return (i + 0.5) * step - 0.5
     if antialias:
-        return (i + 0.5) / _end_to_end(size, new) - 0.5
+        return (i + 0.5) / _aligned_scale(size, new) - 0.5
     found: Places = i * ((before - 1) / module_of(after).maximum(after - 1, 1))
     return found
 
@@ -163,13 +164,14 @@ def _places(
 def _shrinking(
     size: Size, new: Size, factor: float | None, align_corners: bool
 ) -> float:
+    """Return how much an axis shrinks, by which antialiasing widens the kernel."""
     if align_corners:
-        return _end_to_end(size, new)
+        return _aligned_scale(size, new)
     return shrinking(size, new, factor)
 
 
-def _end_to_end(size: Size, new: Size) -> float:
-    """Return the ratio of the distances from the first to the last pixel."""
+def _aligned_scale(size: Size, new: Size) -> float:
+    """Return the scale of an axis whose first and last pixels are aligned."""
     size, new = static_size(size, "image"), static_size(new, "image")
     return (new - 1) / (size - 1) if new > 1 and size > 1 else 1.0
 

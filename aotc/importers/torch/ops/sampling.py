@@ -16,7 +16,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 def grid_sample(
     x: Array, grid: Array, method: int, padding: int, align_corners: bool
 ) -> Array:
-    """The image at the places of a grid."""
+    """Return the image sampled at the positions of a grid."""
     return apply_channels_last(
         nn.grid_sample,
         x,

@@ -20,12 +20,12 @@ _END = 2**63 - 1  # how torch writes the end of a slice that has none
 
 
 def view(x: Array, shape: str | Sequence[Size]) -> Array:
-    """`x` in another shape, or its bits as another dtype of equal width."""
+    """Return x reshaped, or its bits viewed as another dtype of equal width."""
     return np.bitcast(x, shape) if isinstance(shape, str) else np.reshape(x, shape)
 
 
 def expand(x: Array, shape: Sequence[Size], implicit: bool = False) -> Array:
-    """`x` repeated to a shape, in which -1 keeps a size."""
+    """Return x broadcast to a shape, in which -1 keeps a size."""
     new = len(shape) - x.ndim
     sizes = [
         x.shape[axis - new] if size == -1 else size for axis, size in enumerate(shape)
@@ -34,7 +34,7 @@ def expand(x: Array, shape: Sequence[Size], implicit: bool = False) -> Array:
 
 
 def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
-    """`x` without axes of size 1: all, or those among the given ones."""
+    """Return x without axes of size 1: all, or those listed."""
     listed = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {axis % x.ndim for axis in listed if x.ndim}
     sizes = [
@@ -46,23 +46,23 @@ def squeeze(x: Array, dim: int | Sequence[int] | None = None) -> Array:
 
 
 def transpose(x: Array, dim0: int, dim1: int) -> Array:
-    """`x` with two axes in each other's place."""
+    """Return x with two axes swapped."""
     return np.swapaxes(x, dim0, dim1) if x.ndim else x
 
 
 def transpose_2d(x: Array) -> Array:
-    """A matrix with its axes swapped."""
+    """Return a matrix transposed."""
     return np.transpose(x)
 
 
 def concatenate(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """The tensors one after the other; those of shape [0] do not count."""
+    """Return the tensors concatenated along an axis, without those of shape [0]."""
     parts = [x for x in tensors if x.shape != (0,)] or tensors[:1]
     return np.concatenate(promote(*parts), dim)
 
 
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
-    """The tensors along a new axis."""
+    """Return the tensors stacked along a new axis."""
     return np.stack(promote(*tensors), dim)
 
 
@@ -70,37 +70,36 @@ def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
 
 
 def key_on_axis(x: Array, dim: int, key: object) -> tuple[object, ...]:
-    """The key that is `key` on one axis and takes all of the others."""
+    """Return an indexing key with `key` on one axis, the others whole."""
     axis = dim % x.ndim
     return (*[slice(None)] * axis, key)
 
 
 def select(x: Array, dim: int, index: object) -> Array:
-    """Select one position of an axis, which goes away."""
+    """Return x at one index of an axis, without that axis."""
     return np.getitem(x, key_on_axis(x, dim, index))
 
 
 def slice_axis(
     x: Array, dim: int = 0, start: object = None, end: object = None, step: int = 1
 ) -> Array:
-    """The positions `start, start + step, …` below `end` of an axis."""
+    """Return `x[start:end:step]` along an axis."""
     return np.getitem(x, key_on_axis(x, dim, _slice(start, end, step)))
 
 
 def _slice(start: object, end: object, step: int) -> slice:
+    """Return a slice object, with None for torch's maximal end."""
     whole = isinstance(end, int) and end >= _END
     return slice(start, None if whole else end, step)
 
 
 def narrow(x: Array, dim: int, start: Any, length: Size) -> Array:
-    """`length` positions of an axis from `start`."""
+    """Return `length` positions of an axis from `start`."""
     return slice_axis(x, dim, start, start + length)
 
 
 def splitting(narrow: Callable[..., Part]) -> Callable[..., list[Part]]:
-    """Return a function that splits an axis into given sizes, by one that cuts out a
-    part.
-    """
+    """Return a function that splits an axis into given sizes by `narrow`."""
 
     def split_with_sizes(
         x: ArrayLike, sizes: Sequence[Size], dim: int = 0
@@ -116,7 +115,7 @@ def splitting(narrow: Callable[..., Part]) -> Callable[..., list[Part]]:
 
 
 def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
-    """Split an axis into parts of one size; the last may be smaller."""
+    """Return parts of an axis of one size; the last may be smaller."""
     total = x.shape[dim]
     if isinstance(total, int) and isinstance(size, int):
         count = -(-max(total, 1) // size) if size else 1
@@ -130,12 +129,12 @@ def split(x: Array, size: Size, dim: int = 0) -> list[Array]:
 
 
 def unbind(x: Array, dim: int = 0) -> list[Array]:
-    """Return each position of an axis."""
+    """Return x at each index of an axis, as a list."""
     return list(np.unstack(x, axis=dim))
 
 
 def select_scatter(x: Array, src: Array, dim: int, index: int) -> Array:
-    """`x` with one position of an axis replaced."""
+    """Return x with one index of an axis replaced by src."""
     return x.at[key_on_axis(x, dim, index)].set(np.astype(src, x.dtype))
 
 
@@ -147,20 +146,20 @@ def slice_scatter(
     end: ArrayLike | None = None,
     step: int = 1,
 ) -> Array:
-    """`x` with the positions of a slice replaced."""
+    """Return x with a slice of an axis replaced by src."""
     place = x.at[key_on_axis(x, dim, _slice(start, end, step))]
     return place.set(np.astype(src, x.dtype))
 
 
 def diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    """The elements on a diagonal of two axes, along a new last axis."""
+    """Return the diagonal of two axes, along a new last axis."""
     return np.diagonal(x, offset, dim1, dim2)
 
 
 def diagonal_scatter(
     x: Array, src: Array, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Array:
-    """`x` with a diagonal replaced."""
+    """Return x with a diagonal replaced by src."""
     y = np.moveaxis(x, (dim1, dim2), (-2, -1))
     rows = np.add(np.arange(src.shape[-1]), max(-offset, 0))
     y = y.at[..., rows, np.add(rows, offset)].set(np.astype(src, x.dtype))
@@ -190,14 +189,14 @@ def unfold(x: Array, dim: int, size: int, step: int) -> Array:
 def as_strided(
     x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None = 0
 ) -> Array:
-    """Take the elements at strides through a tensor that lies in memory row by row."""
+    """Return elements of x by sizes and strides of its row-major memory."""
     return np.take(np.ravel(x), _strided_places(size, stride, offset or 0))
 
 
 def as_strided_scatter(
     x: Array, src: Array, size: Sequence[int], stride: Sequence[int], offset: int = 0
 ) -> Array:
-    """The tensor with the elements at these steps replaced."""
+    """Return x with the elements at sizes and strides of its memory replaced."""
     places = numpy.ravel(_strided_places(size, stride, offset))
     return np.reshape(np.ravel(x).at[places].set(np.ravel(src)), x.shape)
 
@@ -205,6 +204,7 @@ def as_strided_scatter(
 def _strided_places(
     size: Sequence[int], stride: Sequence[int], offset: int
 ) -> numpy.ndarray:
+    """Return the flat indices of a strided view."""
     places = numpy.full((), offset)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + numpy.arange(count) * step
@@ -215,21 +215,19 @@ def _strided_places(
 
 
 def repeat(x: Array, repeats: Sequence[int]) -> Array:
-    """Repeat `x` along each axis."""
+    """Return x tiled along each axis."""
     return np.tile(x, tuple(repeats))
 
 
 def repeat_interleave(
     x: Array, repeats: int, dim: int | None = None, output_size: object = None
 ) -> Array:
-    """Repeat each element of an axis equally often."""
+    """Return x with each slice of an axis repeated equally often."""
     return np.repeat(x, repeats, dim)
 
 
 def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Array:
-    """Return each position as often as `repeats` says, `output_size` in all, which must
-    be given.
-    """
+    """Return each index repeated as `repeats` says; `output_size` must be given."""
     if output_size is None:
         fail("symbolic-size", "the sum of repeats depends on values; give output_size")
     places = np.arange(output_size, dtype=repeats.dtype)
@@ -237,7 +235,7 @@ def repeated_positions(repeats: Array, *, output_size: Size | None = None) -> Ar
 
 
 def roll(x: Array, shifts: Size | Sequence[Size], dims: Sequence[int] = ()) -> Array:
-    """Move elements along axes, from the end to the start."""
+    """Return x with elements rotated along axes."""
     listed = list(shifts) if isinstance(shifts, Sequence) else [shifts]
     if not dims:
         return np.roll(x, listed[0])
@@ -245,7 +243,7 @@ def roll(x: Array, shifts: Size | Sequence[Size], dims: Sequence[int] = ()) -> A
 
 
 def flip(x: Array, dims: Sequence[int]) -> Array:
-    """Reverse the order of axes."""
+    """Return x reversed along axes."""
     return np.flip(x, tuple(dims)) if dims else x
 
 
@@ -253,19 +251,18 @@ def flip(x: Array, dims: Sequence[int]) -> Array:
 
 
 def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
-    """Return (before, after) per axis; torch counts from the last axis."""
+    """Return (before, after) padding for each axis, from torch's reversed list."""
     pairs = [(pad[n], pad[n + 1]) for n in range(0, len(pad), 2)][::-1]
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs
 
 
 def constant_pad(x: Array, pad: Sequence[Size], value: float = 0) -> Array:
-    """A value around `x`; negative widths cut elements off."""
+    """Return x padded with a value; negative widths crop."""
     return np.pad(x, _widths(x, pad), constant_values=float(value))
 
 
 def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:
-    """Return a function that pads `x` by its own elements; negative widths cut elements
-    off.
+    """Return a function that pads by reflection or the like; negative widths crop.
 
     What is cut off is still mirrored or repeated, but not what starts again ("wrap").
     """

@@ -27,24 +27,24 @@ Number: TypeAlias = Compared | SymbolicFloat
 
 
 def size(x: Array, axis: int) -> Size:
-    """The size of an axis."""
+    """Return the size of an axis."""
     return x.shape[axis]
 
 
 def stride(x: Array, axis: int) -> Size:
-    """The distance of neighbours along an axis in memory, row by row."""
+    """Return the row-major stride of an axis."""
     return element_count(x.shape[axis % x.ndim + 1 :])
 
 
 def quotient(a: Number, b: Number) -> Number:
-    """`a / b` as a number or a float of a size; of two sizes as an f32 scalar."""
+    """Return `a / b`: a number, a symbolic float, or an f32 scalar for two sizes."""
     if isinstance(a, Array) or isinstance(b, Array):
         return np.divide(*(as_dtype(as_array(each), "f32") for each in (a, b)))
     return _in_floats(operator.truediv, number(a), number(b))
 
 
 def _arithmetic(operation: Callable[..., Number]) -> Callable[[Number, Number], Number]:
-    """Return an operator of sizes, numbers, and floats that are computed of them."""
+    """Wrap an operator to take sizes, numbers, symbolic floats and arrays."""
 
     def call(a: Number, b: Number) -> Number:
         if isinstance(a, Array) or isinstance(b, Array):
@@ -57,7 +57,9 @@ def _arithmetic(operation: Callable[..., Number]) -> Callable[[Number, Number], 
 
 
 def _in_floats(operation: Callable[..., Number], a: Number, b: Number) -> Number:
-    """Apply an operator; return a float of a size if there is one, else an array."""
+    """Return an operator's result on symbolic floats; as an array if not
+    expressible.
+    """
     try:
         return operation(a, b)
     except TypeError:  # of two sizes, or of a size on the right
@@ -65,12 +67,12 @@ def _in_floats(operation: Callable[..., Number], a: Number, b: Number) -> Number
 
 
 def as_array(x: object) -> Any:
-    """Return a float of a size as an f32 array; all else as it is."""
+    """Return a symbolic float as an f32 array; other values as they are."""
     return x.array("f32") if isinstance(x, SymbolicFloat) else x
 
 
 def tree_as_arrays(part: Any) -> Any:
-    """Apply `as_array` to all that lists and dicts hold."""
+    """Return a tree of arguments with symbolic floats as f32 arrays."""
     if type(part) in (list, tuple):
         return type(part)(map(tree_as_arrays, part))
     if type(part) is dict:
@@ -79,7 +81,7 @@ def tree_as_arrays(part: Any) -> Any:
 
 
 def power(a: Any, b: Any) -> Any:
-    """`a ** b`; of a size that varies, for a small whole b."""
+    """Return `a ** b`; of a symbolic size as a product, for an integer b."""
     return (
         math.prod([a] * b)
         if isinstance(a, SymbolicDim) and isinstance(b, int)
@@ -97,7 +99,7 @@ def number(x: Size | float | SymbolicFloat) -> SymbolicFloat | float:
 def _comparison(
     known: Callable[..., bool], computed: Callable[..., Array]
 ) -> Callable[[Compared, Compared], bool | Array]:
-    """Make a comparison that contracts decide, or else the running model."""
+    """Return a comparison of sizes: decided by contracts, or emitted."""
 
     def call(a: Compared, b: Compared) -> bool | Array:
         if isinstance(a, Array) or isinstance(b, Array):
@@ -111,7 +113,9 @@ def _comparison(
 
 
 def choose(condition: object, x: object, y: object) -> object:
-    """`x` if a condition holds, else `y`; an array where only the call decides."""
+    """Return x or y by a condition; a selected array if that is only known at
+    run time.
+    """
     if not isinstance(condition, Array):
         return x if condition else y
     whole = all(isinstance(each, int | SymbolicDim) for each in (x, y))
@@ -120,20 +124,20 @@ def choose(condition: object, x: object, y: object) -> object:
 
 
 def square_root(x: Number) -> float | Array:
-    """The root of a number or of a size."""
+    """Return the square root of a number or size."""
     if isinstance(x, (int, float)):
         return math.sqrt(x)
     return np.sqrt(x if isinstance(x, Array) else as_array(number(x)))
 
 
 def nothing(*_: object, **__: object) -> None:
-    """Ignore an assertion of dtypes and layouts, which are fixed by tracing."""
+    """Do nothing: for assertions on dtypes and layouts, which tracing has fixed."""
 
 
 def assert_condition(
     condition: object, message: str = "an assertion of the model", *_: object
 ) -> None:
-    """Refuse a call unless a condition holds.
+    """Check a condition at run time; refuse the model if it is false for all calls.
 
     Raises:
         InputError: it never holds.
@@ -150,7 +154,7 @@ _EXPRESSION = re.compile(r"Runtime assertion failed for expression (.*) on node 
 
 
 def in_range(size: Compared, min: int | None = None, max: int | None = None) -> None:
-    """Refuse a call unless a number is between two others.
+    """Check at run time that a number lies between two others.
 
     Raises:
         InputError: it never is.
@@ -166,7 +170,7 @@ def in_range(size: Compared, min: int | None = None, max: int | None = None) -> 
 
 
 def item(x: Array) -> Array:
-    """A number that a tensor holds, as an array without axes."""
+    """Return a tensor's only element as a scalar array."""
     return np.reshape(x, ())
 
 
@@ -197,7 +201,7 @@ ASSERTIONS: dict[str, Callable[..., Any]] = {
 def assert_in_order(
     token: object, op: object, *args: object, **named: object
 ) -> list[object]:
-    """An assertion in the order of those that have effects."""
+    """Run an assertion that torch orders by a token; return the token and None."""
     name = str(op)
     assertion = ASSERTIONS.get(name) or ASSERTIONS[name.rpartition(".")[0]]
     assertion(*args, **named)

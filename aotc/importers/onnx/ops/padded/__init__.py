@@ -17,7 +17,7 @@ from aotc.importers.onnx.ops.padded import positions, reductions, shapes
 
 
 def cast(x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    """`x` as values of ONNX's element type number `to`."""
+    """Return x cast to ONNX's element type number `to`; refuse narrow types."""
     if element(to).narrow:
         refuse(f"{element(to).name} of a size that depends on values", "cast it later")
     return _cast(x, to=to, saturate=saturate, round_mode=round_mode)  # type: ignore[no-any-return]

@@ -8,12 +8,14 @@ from aotc.importers.onnx.calling import Imports
 
 
 def nonzero(x: Value) -> Value:
-    """The positions of the elements that are not 0: a row for each axis."""
+    """Return the indices of nonzero elements, a row for each axis;
+    data-dependent size.
+    """
     return axes.stack(sources.true_positions(x), 0)  # type: ignore[no-any-return]
 
 
 def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:
-    """The elements, or slices, for which the condition holds."""
+    """Return the elements, or slices along an axis, where the condition holds."""
     (places,) = sources.true_positions(condition)
     if axis is None:
         x, axis = axes.reshape(x, (-1,)), 0
@@ -23,7 +25,9 @@ def compress(x: Value, condition: Value, *, axis: int | None = None) -> Value:
 def unique(
     x: Value, *, axis: int | None = None, sorted: int = 1
 ) -> tuple[Value, Value, Value, Value]:
-    """The distinct elements, the first of each, which each is, and how many."""
+    """Return distinct elements, index of each one's first, inverse indices, and
+    counts.
+    """
     if axis is not None or not sorted:
         refuse(
             "distinct slices of an axis, or distinct elements in the order in which "
@@ -35,7 +39,7 @@ def unique(
 
 
 def gather(x: Value, indices: Value, *, axis: int = 0) -> Value:
-    """`x` at positions of one axis."""
+    """Return slices of x at indices along one axis."""
     return indexing.take(x, axis, indices)
 
 

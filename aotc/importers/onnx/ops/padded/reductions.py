@@ -12,7 +12,8 @@ from aotc.importers.onnx.values import Known, integers, only_number
 from aotc.tracing.array import Array
 
 
-def _positions(key: str) -> Imports:
+def _arg_extreme(key: str) -> Imports:
+    """Return the padded rule of ArgMax or ArgMin."""
     function = by_op_rules(plain_reductions.TABLE[key])
 
     def extreme_position(
@@ -26,7 +27,8 @@ def _positions(key: str) -> Imports:
     return extreme_position
 
 
-def _running(key: str, neutral: int) -> Imports:
+def _cumulative(key: str, neutral: int) -> Imports:
+    """Return the padded rule of a cumulative operator with a neutral element."""
     plainly = plain_reductions.TABLE[key]
 
     def running(
@@ -48,7 +50,7 @@ def _running(key: str, neutral: int) -> Imports:
 def top_k(
     x: Value, count: Known, *, axis: int = -1, largest: int = 1, sorted: int = 1
 ) -> list[Value]:
-    """The k largest elements, and where they are."""
+    """Return the k largest (or smallest) elements along an axis, and their indices."""
     wanted = integers(count)[0]
     if is_data_dependent(wanted):
         refuse("as many elements as a size says are taken", "give a number")
@@ -59,9 +61,9 @@ def top_k(
 
 
 TABLE: dict[str, Imports] = {
-    "ArgMax": _positions("ArgMax"),
-    "ArgMin": _positions("ArgMin"),
-    "CumSum": _running("CumSum", 0),
-    "CumProd": _running("CumProd", 1),
+    "ArgMax": _arg_extreme("ArgMax"),
+    "ArgMin": _arg_extreme("ArgMin"),
+    "CumSum": _cumulative("CumSum", 0),
+    "CumProd": _cumulative("CumProd", 1),
     "TopK": top_k,
 }

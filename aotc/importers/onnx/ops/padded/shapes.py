@@ -16,7 +16,9 @@ from aotc.importers.onnx.values import Known
 
 
 def range_(start: Known, limit: Known, delta: Known) -> Value:
-    """`start`, `start + 1`, … before the limit."""
+    """Return the vector `start, start + 1, …` below the limit; data-dependent
+    length.
+    """
     first, last, step = (shapes.integers_or_floats(x) for x in (start, limit, delta))
     if step != 1:
         refuse("a range with a step whose end depends on values", "multiply the range")

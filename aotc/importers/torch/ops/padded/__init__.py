@@ -30,7 +30,7 @@ PADDED: dict[str, Rule] = {
 
 
 def written_into_first(rule: Callable[..., Value]) -> Callable[..., Value]:
-    """The result of a rule in the dtype of its first argument, whose shape it keeps."""
+    """Wrap a rule to cast and broadcast its result to the first argument."""
 
     def call(x: Value, *rest: object, **named: object) -> Value:
         found = in_dtype(rule(x, *rest, **named), x.dtype)

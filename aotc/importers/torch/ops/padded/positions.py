@@ -23,12 +23,14 @@ Rule = Callable[..., Any]
 def _index_put(
     x: Value, indices: Sequence[Any], values: Value, accumulate: bool = False
 ) -> Value:
+    """Return x with values set or added at positions, as many as masks hold."""
     new = in_dtype(values, x.dtype)
     write = "add" if accumulate else "set"
     return indexing.write_at(x, indices, new, write, counts_alike=True)
 
 
 def _masked_scatter(x: Value, mask: Value, source: Value) -> Value:
+    """Return x with the elements of `source`, in order, where a mask holds."""
     if isinstance(x, Padded) or isinstance(mask, Padded):
         refuse("a mask whose size depends on values is written through", "use an index")
     flat = axes.reshape(source, (-1,))
@@ -36,25 +38,25 @@ def _masked_scatter(x: Value, mask: Value, source: Value) -> Value:
 
 
 def masked_select(x: Value, mask: Value) -> Value:
-    """The elements where a mask holds; the two broadcast."""
+    """Return the elements where a mask holds, as a vector of data-dependent length."""
     shape = np.broadcast_shapes(x.shape, mask.shape)
     return indexing.getitem(axes.expand(x, shape), [axes.expand(mask, shape)])
 
 
 def nonzero(x: Value) -> Value:
-    """The positions of the elements that are not 0, as rows."""
+    """Return the index vectors of nonzero elements, as rows."""
     return axes.stack(sources.true_positions(x), 1)  # type: ignore[no-any-return]
 
 
 def positions(x: Value) -> list[Value]:
-    """Return the positions of true elements, as a vector for each axis."""
+    """Return the indices of nonzero elements, a vector for each axis."""
     return sources.true_positions(x)
 
 
 def repeat_interleave(
     x: Value, repeats: Value, dim: int | None = None, output_size: Any = None
 ) -> Value:
-    """Repeat each element of an axis as often as an array says."""
+    """Return x with each slice of an axis repeated as often as an array says."""
     if dim is None:
         x, dim = axes.reshape(x, (-1,)), 0
     times = axes.reshape(repeats, (-1,))
@@ -70,7 +72,7 @@ def repeat_interleave(
 
 
 def _repeated_positions(repeats: Value, *, output_size: Any = None) -> Value:
-    """Repeat each position as often as an array says."""
+    """Return each index repeated as often as an array says."""
     if output_size is not None and not isinstance(repeats, Padded):
         return shapes.repeated_positions(repeats, output_size=output_size)
     return sources.repeated_positions(repeats)
@@ -82,7 +84,7 @@ def unique(
     return_inverse: bool = False,
     return_counts: bool = False,
 ) -> list[Value]:
-    """The distinct elements in rising order, which each is, and how often they come."""
+    """Return distinct elements in ascending order, inverse indices and counts."""
     values, _, inverse, counts = sources.distinct(x, equal_nan=False)
     nothing = np.zeros((0,), "i64")
     return [
@@ -93,7 +95,7 @@ def unique(
 
 
 def bincount(x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
-    """Count each number in a vector, or sum its weights."""
+    """Return the count of each number in a vector, or the sum of its weights."""
     found = sources.counts_of_each(x, weights, minlength)
     if weights is None:
         return in_dtype(found, "i64")

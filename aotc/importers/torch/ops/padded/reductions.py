@@ -18,6 +18,7 @@ Rule = Callable[..., Any]
 def _top_k(
     x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> list[Value]:
+    """Return the k largest (or smallest) elements along an axis, and their indices."""
     if not isinstance(k, int):
         refuse("as many elements as a size says are taken", "give a number")
     with require_elements([x.shape[dim]], k):

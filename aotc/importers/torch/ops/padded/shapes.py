@@ -27,21 +27,25 @@ def _slice_axis(
     end: Size | None = None,
     step: int = 1,
 ) -> Value:
+    """Return `x[start:end:step]` along an axis."""
     whole = isinstance(end, int) and end >= shapes._END
     return cutting.slice_axis(x, dim, start, None if whole else end, step)
 
 
 def _narrow(x: Value, dim: int, start: Size, length: Size) -> Value:
+    """Return `length` positions of an axis from `start`."""
     return cutting.slice_axis(x, dim, start, start + length)
 
 
 def _repeat(x: Value, repeats: Sequence[Size]) -> Value:
+    """Return x repeated along each axis; refuse data-dependent counts."""
     if has_data_dependent(repeats):
         refuse("copies whose number depends on values", "use expand, or an index")
     return by_op_rules(shapes.repeat)(x, repeats)  # type: ignore[no-any-return]
 
 
 def _arange(*bounds: Any, dtype: str | None = None) -> Value:
+    """Return the vector `start, start + 1, …` below a data-dependent end."""
     start, end, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: bounds}[len(bounds)]
     if step != 1 or any(isinstance(part, float) for part in (start, end)):
         refuse("a range with a step whose end depends on values", "multiply the range")

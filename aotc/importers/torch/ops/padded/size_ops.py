@@ -27,7 +27,7 @@ from aotc.tracing.array import Array
 def _comparison(
     known: Callable[[Size, Size], bool], computed: Callable[..., Array]
 ) -> Callable[[Size | Array, Size | Array], bool | Array]:
-    """Return a comparison: decided by bounds of sizes, else when the model runs."""
+    """Return a comparison of sizes: decided by their bounds, or emitted."""
 
     def rule(a: Size | Array, b: Size | Array) -> bool | Array:
         if not (isinstance(a, Array) or isinstance(b, Array)) and known(a, b):
@@ -38,15 +38,19 @@ def _comparison(
 
 
 def _number(x: Size | Array) -> Array:
+    """Return a size or scalar as a scalar array."""
     return x if isinstance(x, Array) else count_of(x)
 
 
 def _is_less(a: Size, b: Size) -> bool:
+    """Return whether bounds prove one size less than another."""
     return is_at_most(a + 1, b)
 
 
 def _equality(a: Size | Array, b: Size | Array) -> bool | Array | Equality:
-    """Return whether two numbers are equal; for sizes an assertion can guard it."""
+    """Return whether sizes are equal; an `Equality` to assert if bounds leave
+    it open.
+    """
     if isinstance(a, Array) or isinstance(b, Array):
         return np.equal(_number(a), _number(b))
     return is_equal(a, b) or Equality(a, b)
@@ -55,7 +59,9 @@ def _equality(a: Size | Array, b: Size | Array) -> bool | Array | Equality:
 def assert_condition(
     condition: object, message: str = "an assertion", *rest: object
 ) -> None:
-    """Refuse a call unless a condition holds."""
+    """Check a condition at run time; an `Equality` makes the sizes equal from
+    here on.
+    """
     if not isinstance(condition, Equality):
         size_ops.assert_condition(condition, message, *rest)
         return
@@ -68,7 +74,7 @@ def assert_condition(
 
 
 def in_range(size: Size, min: int | None = None, max: int | None = None) -> None:
-    """Refuse a call unless a size is between two numbers."""
+    """Check at run time that a size lies between two numbers."""
     if min is not None:
         assert_condition(
             _comparison(lambda a, b: is_at_most(b, a), np.greater_equal)(size, min)
@@ -78,7 +84,7 @@ def in_range(size: Size, min: int | None = None, max: int | None = None) -> None
 
 
 def _on_truths(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of conditions, which also may say that two sizes are equal."""
+    """Wrap a function of bools to take conditions that may be an `Equality`."""
 
     def rule(*conditions: object) -> Array:
         return function(*map(_truth_of, conditions))
@@ -87,13 +93,16 @@ def _on_truths(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _truth_of(condition: object) -> object:
+    """Return a condition as a bool or array; an `Equality` is emitted."""
     if isinstance(condition, Equality):
         return np.equal(count_of(condition.left), count_of(condition.right))
     return condition
 
 
-def _choose(condition: object, x: Size | Array, y: Size | Array) -> Size | Array:
-    """`x` if a condition holds, else `y`."""
+def _select(condition: object, x: Size | Array, y: Size | Array) -> Size | Array:
+    """Return x or y by a condition; a selected array if that is only known at
+    run time.
+    """
     truth = _truth_of(condition)
     if isinstance(truth, Array):
         return np.where(truth, _number(x), _number(y))
@@ -134,6 +143,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "torch.sym_not": _on_truths(np.logical_not),
     "torch.sym_min": smaller,
     "torch.sym_max": larger,
-    "torch.sym_ite": _choose,
+    "torch.sym_ite": _select,
     "torch.sym_float": lambda x: np.astype(count_of(x), "f32"),
 }
