@@ -58,7 +58,7 @@ class Size:
     words: int
 
     def tensors(self):
-        """The shape of each weight by name."""
+        """Yield the shape of each weight by name."""
         w, h = self.width, self.hidden
         yield "words", (self.words, w)
         for n in range(self.layers):
@@ -164,7 +164,7 @@ def main():
 
 
 def measure(name, options, targets):
-    """The row of one build."""
+    """Return the row of one build."""
     work = Path(tempfile.mkdtemp(dir=options.folder))
     try:
         source, out = work / "source", work / "out"

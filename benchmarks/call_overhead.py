@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 
 
 def build():
-    """The digits bundle with its predict entry."""
+    """Return the digits bundle with its predict entry."""
     from aotc.pipeline import build
 
     folder = tempfile.mkdtemp()
@@ -31,7 +31,9 @@ def build():
 
 
 def direct(bundle, model, driver):
-    """A function that invokes `predict` of the same variant by iree.runtime alone."""
+    """Return a function that invokes `predict` of the same variant by iree.runtime
+    alone.
+    """
     import iree.runtime as rt
 
     instance = rt.VmInstance()

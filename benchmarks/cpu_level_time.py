@@ -30,7 +30,7 @@ CALLS = (
 
 
 def bundle_of(example, entry, levels, folder):
-    """A bundle of one entry for the levels."""
+    """Return a bundle of one entry for the levels."""
     report = build(
         EXAMPLES / example / "model.py",
         entries=(entry,),
@@ -79,7 +79,7 @@ def measure(call, levels, rounds):
 
 
 def main():
-    """A row for each call."""
+    """Return a row for each call."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("calls", nargs="*", default=CALLS)
     parser.add_argument("--levels", nargs=2, default=["x86_64-v3", "x86_64-v4"])

@@ -153,7 +153,7 @@ def main():
 
 
 def measure(size, kind, asked):
-    """The rows of a size and a type: one for each level of numerics."""
+    """Yield the rows of a size and a type: one for each level of numerics."""
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         work = Path(folder)
         file = work / "model.gguf"
@@ -183,7 +183,7 @@ def measure(size, kind, asked):
 
 
 def run(program, path, asked):
-    """The figures that a process prints."""
+    """Return the figures that a process prints."""
     given = [path, asked.target, asked.steps, asked.prompts, asked.threads]
     threads = {"OPENBLAS_NUM_THREADS": str(asked.threads)}
     found = subprocess.run(
@@ -197,7 +197,7 @@ def run(program, path, asked):
 
 
 def type_of(kind, name, size):
-    """The type of a matrix of a file of a type.
+    """Return the type of a matrix of a file of a type.
 
     In `Q4_K_M` the head is of Q6_K, and the values and what leads down of each third
     layer and of the first and last eighths (`llama_tensor_get_type` of llama.cpp).
@@ -213,7 +213,7 @@ def type_of(kind, name, size):
 
 
 def bytes_of(size, kind, without=()):
-    """The bytes of the matrices of a file, but for some."""
+    """Return the bytes of the matrices of a file, but for some."""
     total = 0
     for name, shape in size.tensors():
         if name not in without and len(shape) > 1:
@@ -223,7 +223,9 @@ def bytes_of(size, kind, without=()):
 
 
 def bytes_read(size, kind):
-    """The bytes that a step reads: weights but for the table of words, and caches."""
+    """Return the bytes that a step reads: weights but for the table of words, and
+    caches.
+    """
     item = 2 if kind == "BF16" else 4
     caches = 2 * size.layers * (PROMPT + 1) * size.width * item
     return bytes_of(size, kind, without=("words",)) + caches
@@ -293,7 +295,7 @@ def random_weights(rng, shape, kind):
 
 
 def build(work, numerics, target):
-    """The path of a bundle."""
+    """Return the path of a bundle."""
     out = work / numerics
     command = ["aotc", "build", str(work / "model.py"), "-o", str(out)]
     command += ["--target", target, "--numerics", numerics]
@@ -321,7 +323,7 @@ def table_of(rows):
 
 
 def against(row, name):
-    """The cells of the peer's time, and of the ratio to it."""
+    """Return the cells of the peer's time, and of the ratio to it."""
     other = row.get(f"llama_{name}")
     if other is None:
         return ["–", "–"]

@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
-    """The kernels of the model."""
+    """Yield the kernels of the model."""
     unit = Unit(load(MODEL))
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for name, function in functions_of(unit.module).items():

@@ -69,7 +69,9 @@ class Stages:
 
 
 def _resident(what: str) -> int:
-    """The resident set of this process in bytes: `VmRSS` now, `VmHWM` its peak."""
+    """Return the resident set of this process in bytes: `VmRSS` now, `VmHWM` its
+    peak.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
 
@@ -112,7 +114,7 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 
 def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
-    """The stages of one graph, each the fastest of the runs."""
+    """Return the stages of one graph, each the fastest of the runs."""
     steps = str(size_of(kind, size))
     command = [sys.executable, __file__, "--one", kind, steps, batch]
     found: list[dict[str, Any]] = []
@@ -132,7 +134,9 @@ def _total(seconds: dict[str, float]) -> float:
 
 
 def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
-    """The exponent of the time (of a stage) over the ops, 1 where it is linear."""
+    """Return the exponent of the time (of a stage) over the ops, 1 where it is
+    linear.
+    """
     times = [
         _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
     ]
@@ -141,7 +145,7 @@ def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
 
 
 def growing(rows: list[dict[str, Any]]) -> list[str]:
-    """The stages of one kind of graph that grow faster than it."""
+    """Return the stages of one kind of graph that grow faster than it."""
     graph, seconds = f"{rows[0]['kind']}, {rows[0]['batch']}", rows[-1]["seconds"]
     least = LEAST_SHARE * _total(seconds)
     exponents = {x: growth(rows, x) for x, time in seconds.items() if time > least}
@@ -149,7 +153,7 @@ def growing(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def by_graph(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The rows of each kind of graph and batch, by size."""
+    """Return the rows of each kind of graph and batch, by size."""
     found: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["kind"], row["batch"]), []).append(row)
@@ -157,7 +161,7 @@ def by_graph(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The stages of one kind of graph: ms an op by size, and how they grow."""
+    """Return the stages of one kind of graph: ms an op by size, and how they grow."""
     sizes = " | ".join(f"{row['ops']:,} ops" for row in rows)
     lines = [f"| stage | {sizes} | growth |", "|---" * (len(rows) + 2) + "|"]
     added = [name for name in rows[0]["seconds"] if name not in NOT_ADDED]
@@ -177,7 +181,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A table with its title for each kind of graph and batch."""
+    """Yield a table with its title for each kind of graph and batch."""
     for found in by_graph(rows):
         kind, batch = found[0]["kind"], found[0]["batch"]
         size = "any size" if batch == "batch" else batch
@@ -187,7 +191,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def measured(
     kinds: Iterable[str], batches: Sequence[str], sizes: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """The stages of every graph; each is told of when it is done."""
+    """Yield the stages of every graph; each is told of when it is done."""
     for kind in kinds:
         for batch in batches:
             for size in sizes:

@@ -21,7 +21,7 @@ LENGTH = 5
 
 
 def mixed(x, w):
-    """A product, a reduction and elementwise ops of different kinds."""
+    """Return a product, a reduction and elementwise ops of different kinds."""
     x = np.tanh(x @ w)
     x = x - np.mean(x, axis=-1, keepdims=True)
     return np.sqrt(x * x + 0.5) / 2.0
@@ -52,7 +52,7 @@ def branching(x, w):
 
 
 def differentiated(x, w):
-    """The value of a chain and its derivative."""
+    """Return the value of a chain and its derivative."""
     value, gradient = aotc.value_and_grad(chain, argnums=1)(x, w)
     return value, gradient
 
@@ -72,7 +72,9 @@ def looping(x, w):
 
 
 def reducing(x, w):
-    """The gradient of reductions of different kinds, each after the one before."""
+    """Return the gradient of reductions of different kinds, each after the one
+    before.
+    """
 
     def loss(x, w):
         for _ in range(STEPS):
@@ -102,7 +104,7 @@ def unrolled(x, w):
 
 
 def calling(x, w):
-    """The gradient of many functions, which are called one after the other."""
+    """Return the gradient of many functions, which are called one after the other."""
 
     def loss(x, w):
         for number in range(STEPS):
@@ -183,7 +185,7 @@ def array(*shape):
 
 
 def training():
-    """A step of an optimizer, for a chain with its own weights at each step."""
+    """Return a step of an optimizer, for a chain with its own weights at each step."""
     rows = [np.full((WIDTH, WIDTH), 0.1) for _ in range(STEPS)]
     start = aotc.State({"params": rows, "moments": optimizer.init(rows)})
 

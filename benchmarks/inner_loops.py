@@ -85,7 +85,9 @@ def assembly(model: Path, target: Target) -> str:
 
 
 def inner_loops(text: str) -> Iterator[Loop]:
-    """The innermost loops of assembly that multiply and add, of any of `TARGETS`."""
+    """Yield the innermost loops of assembly that multiply and add, of any of
+    `TARGETS`.
+    """
     for name, lines in _functions(text):
         stack = [_STACK["sp"]]
         if any(map(_SETS_FRAME.match, lines)):

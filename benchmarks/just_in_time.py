@@ -51,7 +51,7 @@ SIZES = "aotc.Dim('size', max=64, specialize=(1, 2, 4, 8, 16, 24, 32, 64))"
 
 
 def timed(call):
-    """The time of a call, in µs."""
+    """Return the time of a call, in µs."""
     start = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - start) / 1000
@@ -76,7 +76,7 @@ def row(name, added, times):
 
 
 def jit_overhead(calls):
-    """A call of a function of jit against the loader's."""
+    """Return a call of a function of jit against the loader's."""
 
     @aotc.jit(threads=1)
     def f(x, w):
@@ -89,7 +89,7 @@ def jit_overhead(calls):
 
 
 def selection(calls, folder):
-    """A call of one of eight sizes against that of the only one."""
+    """Return a call of one of eight sizes against that of the only one."""
     from aotc.pipeline import build
 
     entries = []

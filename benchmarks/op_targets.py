@@ -54,7 +54,7 @@ class Failure:
 
 
 def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
-    """The cases that `target` does not compile, found in ever smaller parts."""
+    """Yield the cases that `target` does not compile, found in ever smaller parts."""
     try:
         compile_targets(lowered_program(cases), [target])
     except CompileError as error:

@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def python(*words: object, **variables: str) -> list[str]:
-    """The command of a module of this folder, and its environment."""
+    """Return the command of a module of this folder, and its environment."""
     environment = {**os.environ, "PYTHONPATH": str(FOLDER), **variables}
     command = [sys.executable, "-m", *map(str, words)]
     return {"args": command, "env": environment, "text": True}
@@ -68,7 +68,7 @@ class System:
         )
 
     def call(self, case: Case, count: int) -> list[float] | None:
-        """The seconds of so many calls; None if the system has no such call."""
+        """Return the seconds of so many calls; None if the system has no such call."""
         return self._ask(case, count)
 
     def result(self, case: Case, folder: Path) -> np.ndarray | None:
@@ -105,7 +105,9 @@ def require_equal(case: Case, systems: list[System], folder: Path) -> None:
 def measure(
     case: Case, systems: list[System], options: argparse.Namespace
 ) -> dict[str, list[list[float]]]:
-    """The seconds of calls by system, in rounds that each begin with another system."""
+    """Return the seconds of calls by system, in rounds that each begin with another
+    system.
+    """
     times, counts = {}, {}
     for system in systems:
         first = system.call(case, 3)
@@ -122,7 +124,7 @@ def measure(
 
 
 def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
-    """The figures of a case; times in ms."""
+    """Return the figures of a case; times in ms."""
     calls = {kind: sum(rounds, []) for kind, rounds in times.items()}
     ms = {
         kind: {"median": 1e3 * statistics.median(each), "min": 1e3 * min(each)}
@@ -203,7 +205,7 @@ def table(rows: list[dict], limits: dict) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--cases", nargs="+", default=["*"], metavar="PATTERN", help="such as 'gemm_*'")

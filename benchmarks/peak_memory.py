@@ -56,7 +56,7 @@ def main():
 
 
 def made(folder, remat, budget):
-    """The build of one case."""
+    """Return the build of one case."""
     folder.mkdir()
     text = SOURCE.read_text()
     for constant, value in SIZES.items():
@@ -89,7 +89,7 @@ def alternate(bundles, rounds, threads):
 
 
 def row(case, report, t, first):
-    """The figures of one case."""
+    """Return the figures of one case."""
     remat, budget = case
     printed = subprocess.check_output(
         [sys.executable, "-c", MEASURE, str(report.bundle)]

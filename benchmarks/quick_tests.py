@@ -43,7 +43,7 @@ KEPT = (
 
 
 def read_times(folder: Path) -> dict[str, float]:
-    """The seconds of each test function, of all its parameters together."""
+    """Return the seconds of each test function, of all its parameters together."""
     found: defaultdict[str, float] = defaultdict(float)
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -70,7 +70,7 @@ def units_of(times: Mapping[str, float]) -> dict[str, float]:
 def left_out(
     units: Mapping[str, float], budget: float, kept: Sequence[str] = KEPT
 ) -> dict[str, float]:
-    """The costliest units, without which the others keep within a budget.
+    """Return the costliest units, without which the others keep within a budget.
 
     Raises:
         SystemExit: what is kept takes more than that.
@@ -88,18 +88,20 @@ def left_out(
 
 
 def _pairs(name: str, kept: Sequence[str]) -> list[tuple[str, str]]:
-    """The name with each that is kept, both ways: one may be a file, one a function."""
+    """Return the name with each that is kept, both ways: one may be a file, one a
+    function.
+    """
     return [pair for each in kept for pair in ((name, each), (each, name))]
 
 
 def to_text(found: Mapping[str, float]) -> str:
-    """The file of what is left out."""
+    """Return the file of what is left out."""
     rows = [f"{name}  # {seconds:.0f}\n" for name, seconds in sorted(found.items())]
     return HEAD + "".join(rows)
 
 
 def folders_text(units: Mapping[str, float], found: Mapping[str, float]) -> str:
-    """A line on each folder: what it takes, and what is kept of it."""
+    """Return a line on each folder: what it takes, and what is kept of it."""
     whole: defaultdict[str, float] = defaultdict(float)
     kept: defaultdict[str, float] = defaultdict(float)
     for name, seconds in units.items():

@@ -83,7 +83,7 @@ def backward(w, x):
 
 
 def collected(w, x):
-    """The scan in JAX."""
+    """Return the scan in JAX."""
 
     def step(h, x):
         h = jnp.tanh(h @ w + x)

@@ -17,7 +17,9 @@ def settled(state):
 
 
 def with_settled(source, state):
-    """The text of a model with an entry that waits for the state of this name."""
+    """Return the text of a model with an entry that waits for the state of this
+    name.
+    """
     return source + ENTRY.format(state=state)
 
 

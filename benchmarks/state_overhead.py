@@ -31,7 +31,7 @@ def step(state, x):
 
 
 def load(count, size):
-    """A model whose state has `count` arrays of `size` elements."""
+    """Return a model whose state has `count` arrays of `size` elements."""
     import aotc
     from aotc.pipeline import build
 
@@ -42,7 +42,7 @@ def load(count, size):
 
 
 def invocation(model, x):
-    """A function that does nothing but invoke the compiled step."""
+    """Return a function that does nothing but invoke the compiled step."""
     import iree.runtime as rt
 
     step = model.step._run

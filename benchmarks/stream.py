@@ -31,7 +31,7 @@ def total(x):
 
 
 def build(source):
-    """The entry of a model, for this machine, and called once."""
+    """Return the entry of a model, for this machine, and called once."""
     import aotc
     from aotc.pipeline import build
 
@@ -41,14 +41,14 @@ def build(source):
 
 
 def digits():
-    """An entry, and items for it: single images."""
+    """Return an entry, and items for it: single images."""
     images = np.load(DIGITS / "test_x.npy")
     items = [images[i : i + 1] for i in range(len(images))]
     return build(DIGITS / "model.py").predict, items * 10
 
 
 def large():
-    """An entry that takes 64 MiB, and items for it."""
+    """Return an entry that takes 64 MiB, and items for it."""
     source = Path(tempfile.mkdtemp()) / "model.py"
     source.write_text(LARGE)
     x = np.random.default_rng(0).random((16, 1024, 1024), "f4")

@@ -117,7 +117,7 @@ def row(name, steps, precision):
 
 
 def distance(one, other):
-    """The largest relative difference of the means of two curves."""
+    """Return the largest relative difference of the means of two curves."""
 
     def means(curve):
         parts = np.array_split(curve, max(1, len(curve) // WINDOW))
@@ -127,7 +127,8 @@ def distance(one, other):
 
 
 def curves(name, steps, precision):
-    """The losses of aotc, and of JAX in f64, in f32, and of others that bound them.
+    """Return the losses of aotc, and of JAX in f64, in f32, and of others that bound
+    them.
 
     JAX computes in f64 throughout where the parameters are so.
     """
@@ -162,7 +163,7 @@ def curves(name, steps, precision):
 
 
 def in_f64(tree):
-    """The arrays, floats as f64."""
+    """Return the arrays, floats as f64."""
     return jax.tree.map(
         lambda x: x.astype("f8") if np.issubdtype(x.dtype, np.floating) else x, tree
     )
@@ -179,7 +180,9 @@ def nudged(params, seed):
 
 
 def in_bf16(loss):
-    """A loss whose parameters and inputs are rounded to bf16, and all that it makes."""
+    """Return a loss whose parameters and inputs are rounded to bf16, and all that it
+    makes.
+    """
 
     def cast(x):
         return x.astype(jnp.bfloat16) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -209,7 +212,7 @@ def write(found):
 
 
 def with_draws(batches, draws, key):
-    """The batches, and with each what the model draws by itself in that step."""
+    """Yield the batches, and with each what the model draws by itself in that step."""
     for batch in batches:
         key, draw = random.split(key)
         yield batch | {name: np.asarray(drawn) for name, drawn in draws(draw).items()}

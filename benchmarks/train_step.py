@@ -28,7 +28,7 @@ SETTLE = 0.01
 
 
 def aotc_step(threads):
-    """The compiled training entry of the digits bundle."""
+    """Return the compiled training entry of the digits bundle."""
     import aotc
     from aotc.pipeline import build
 

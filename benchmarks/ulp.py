@@ -91,7 +91,9 @@ def binary_arguments(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 
 
 def errors_in_ulp(found: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The distance of f32 results from f64 ones; infinite where one is NaN alone."""
+    """Return the distance of f32 results from f64 ones; infinite where one is NaN
+    alone.
+    """
     with np.errstate(all="ignore"):
         rounded = right.astype(np.float32)
         unit = np.spacing(np.abs(rounded)).astype(np.float64)
@@ -104,7 +106,7 @@ def errors_in_ulp(found: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def compile_ops(names: Iterable[str], target: Target) -> Any:
-    """A loaded module with a function for each op, of vectors of any length."""
+    """Return a loaded module with a function for each op, of vectors of any length."""
     entries = []
     for name in names:
         operands = "xy" if name in BINARY else "x"
@@ -139,14 +141,14 @@ def _entry(function: Any, operands: str) -> Any:
 
 
 def right_results(name: str, arguments: Sequence[np.ndarray]) -> np.ndarray:
-    """The op's reference, in f64."""
+    """Return the op's reference, in f64."""
     with np.errstate(all="ignore"):
         wide = [each.astype(np.float64) for each in arguments]
         return np.asarray(OPS[name].ref(*wide, **UNARY.get(name, {})), np.float64)
 
 
 def measure(names: Sequence[str], target: Target, count: int) -> dict[str, Worst]:
-    """The largest error of each op on a target that runs here."""
+    """Return the largest error of each op on a target that runs here."""
     module = compile_ops(names, target)
     found = {}
     for name in names:
@@ -159,7 +161,7 @@ def measure(names: Sequence[str], target: Target, count: int) -> dict[str, Worst
 
 
 def table(measured: dict[str, dict[str, Worst]]) -> str:
-    """The errors as a table, a column for each target."""
+    """Return the errors as a table, a column for each target."""
     targets = list(measured)
     lines = [
         f"| op | {' | '.join(f'`{each}`' for each in targets)} | the largest is at |",

@@ -41,7 +41,7 @@ def _parts(bits, block, has_zeros):
 
 
 def _quantized(bits, block, together, has_minima):
-    """A weight as a GGUF file has it."""
+    """Return a weight as a GGUF file has it."""
     rng = np.random.default_rng(0)
     blocks = FEATURES, DEPTH // block
 

@@ -39,7 +39,7 @@ SECONDS = 900
 
 
 def compiled_probe(folder: Path) -> Path:
-    """The C probe, which asks the (emulated) processor itself."""
+    """Return the C probe, which asks the (emulated) processor itself."""
     program = folder / "aotc-probe"
     source = ROOT / "aotc/machine/native/probe.c"
     command = ["cc", "-std=c11", "-O1", str(source), "-o", str(program), "-ldl"]
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def results_here(it: Subject) -> Any:
-    """The results on this machine itself, of portable code."""
+    """Return the results on this machine itself, of portable code."""
     command = [sys.executable, "-m", "benchmarks.compat.run_calls", str(it.path)]
     done = subprocess.run(
         [*command, "vmvx", str(it.calls)],

@@ -38,12 +38,14 @@ _VARIANT_FACTS = ("id", "file", "backend", "target", "runtime_abi", "memory")
 
 
 def examples() -> list[str]:
-    """The folders of `examples/` that have a model."""
+    """Return the folders of `examples/` that have a model."""
     return sorted(file.parent.name for file in ROOT.glob("examples/*/model.py"))
 
 
 def facts() -> list[dict[str, Any]]:
-    """The rows of examples.json: of each example the manifest, and what failed."""
+    """Return the rows of examples.json: of each example the manifest, and what
+    failed.
+    """
     found: list[dict[str, Any]] = json.loads(FACTS.read_text(encoding="utf-8"))["rows"]
     return found
 
@@ -66,7 +68,7 @@ def built(example: str, targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _manifest(example: str, targets: Sequence[Target]) -> dict[str, Any]:
-    """The manifest of a bundle of these targets, which is not kept."""
+    """Return the manifest of a bundle of these targets, which is not kept."""
     model = ROOT / "examples" / example / "model.py"
     one_at_a_time = options.override("AOTC_JOBS", "1")
     with tempfile.TemporaryDirectory() as folder, one_at_a_time:
@@ -79,7 +81,9 @@ def _manifest(example: str, targets: Sequence[Target]) -> dict[str, Any]:
 
 
 def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with nothing but what compatibility depends on; a valid one still."""
+    """Return a manifest with nothing but what compatibility depends on; a valid one
+    still.
+    """
     nothing = {
         "inputs": [], "outputs": [], "reads": [], "updates": [],
         "arguments": {"dict": {}}, "result": {"tuple": []},
@@ -104,7 +108,7 @@ def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing(example: str) -> list[str]:
-    """The targets of which examples.json says nothing for an example."""
+    """Return the targets of which examples.json says nothing for an example."""
     told = {
         target
         for row in facts()
@@ -156,7 +160,7 @@ def keep(row: Mapping[str, Any]) -> None:
 
 
 def current_page() -> str:
-    """The page as examples.json and the tables have it now."""
+    """Return the page as examples.json and the tables have it now."""
     rows = facts()
     known = {row["example"] for row in rows}
     return page(rows, [name for name in examples() if name not in known])

@@ -99,7 +99,7 @@ class Matrix:
         return sorted(alike.values(), key=lambda column: -len(column))
 
     def words(self, example: int, device: int) -> str:
-        """A cell of the page: verdict and variant, and what they rest on."""
+        """Return a cell of the page: verdict and variant, and what they rest on."""
         best = self.cell(self.best, example, device)
         known = self.cell(self.known, example, device)
         if (best["verdict"], best["variant"]) == (known["verdict"], known["variant"]):
@@ -107,7 +107,7 @@ class Matrix:
         return f"{_verdict(best)}\\*, else {_verdict(known)}"
 
     def examples_of(self, column: Sequence[int]) -> str:
-        """The names of the examples of a column."""
+        """Return the names of the examples of a column."""
         return ", ".join(self.artifacts[number].path for number in column)
 
     @cached_property
@@ -118,7 +118,7 @@ class Matrix:
 
 
 def _verdict(cell: Json) -> str:
-    """A mark, and the variant or why there is none."""
+    """Return a mark, and the variant or why there is none."""
     if cell["accepted"]:
         return f"✓ `{cell['variant']}`"
     if cell["variant"]:
@@ -127,7 +127,7 @@ def _verdict(cell: Json) -> str:
 
 
 def page(rows: Sequence[Json], missing: Sequence[str] = ()) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Args:
         rows: of examples.json.
@@ -225,7 +225,7 @@ def _kinds(it: Matrix) -> Iterator[Iterator[str]]:
 
 
 def _kind(it: Matrix, kind: str) -> Iterator[str]:
-    """The matrix of the devices of a kind."""
+    """Yield the matrix of the devices of a kind."""
     yield from (f"## {KINDS[kind]}", "")
     titles = ["device", *it.titles, "reasons, and what helps"]
     yield from _table(
@@ -262,7 +262,7 @@ def _reasons_of(it: Matrix, example: int, device: int) -> Iterator[tuple[str, st
 
 
 def _notes(it: Matrix, device: int) -> str:
-    """The codes of the reasons for a device, and the targets that would help."""
+    """Return the codes of the reasons for a device, and the targets that would help."""
     codes: set[str] = set()
     help_: dict[str, None] = {}
     for column in it.columns:
@@ -300,7 +300,9 @@ def _reasons(it: Matrix) -> Iterator[str]:
 
 
 def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
-    """The targets that an example cannot be compiled for, and what was not tried."""
+    """Yield the targets that an example cannot be compiled for, and what was not
+    tried.
+    """
     rows = [
         (row["example"], f"`{target}`", _shortened(why))
         for row in it.rows
@@ -314,13 +316,13 @@ def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
 
 
 def _shortened(why: str) -> str:
-    """The beginning of a compiler's message, and its code."""
+    """Return the beginning of a compiler's message, and its code."""
     words, _, code = why.rpartition(" [")
     return f"`{shorten(words, 180, placeholder=' …')}` (`{code.rstrip(']')}`)"
 
 
 def _cures(it: Matrix) -> Iterator[str]:
-    """The fewest targets for all devices, as `aotc compat --cure` names them."""
+    """Yield the fewest targets for all devices, as `aotc compat --cure` names them."""
     cure = it.best["cure"][0]
     names = [f"`{it.devices[n].id}`" for n in cure["uncovered_classes"]]
     targets = " ".join(f"--target {target}" for target in cure["targets"])

@@ -72,7 +72,7 @@ def _rows(count: int) -> Iterator[str]:
 def _profile(
     here: dict[str, Any], level: str, gib: int, runtime: str, cuda: int | None
 ) -> dict[str, Any]:
-    """The profile of this machine with other facts."""
+    """Return the profile of this machine with other facts."""
     stated = copy.deepcopy(here)
     stated["packages"]["iree-base-runtime"] = runtime
     stated["drivers"] = ["local-sync", "local-task", *(["cuda"] if cuda else [])]
@@ -87,7 +87,7 @@ def _profile(
 
 
 def _write_bundle(folder: Path, number: int) -> Path:
-    """An unsigned bundle that says what bundles say, and holds no code."""
+    """Return an unsigned bundle that says what bundles say, and holds no code."""
     leaf = {"name": "x", "dtype": "f32", "shape": [4]}
     abi = {"iree_vm_bytecode": [17, 0], "vm_feature_bits": 12, "module_deps": {}}
     plan = {"sizes": {}, "resident_bytes": 1 << 28, "peak_bytes": 3 << 30}

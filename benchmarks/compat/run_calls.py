@@ -24,7 +24,7 @@ from aotc.runtime.model import Model
 
 
 def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
-    """The model, without a look at the table of runtimes."""
+    """Return the model, without a look at the table of runtimes."""
     bundle = read_bundle(path, trust, trust is None)
     variant = bundle.manifest.variants[variant_id]
     device = engine.device(variant.backend, 1)

@@ -32,17 +32,19 @@ class Module:
         self.abi = vmfb.runtime_abi(self._data)
 
     def with_features(self, bits: int) -> bytes:
-        """A copy that claims to need these VM features."""
+        """Return a copy that claims to need these VM features."""
         return self._with({self._table._field(vmfb._REQUIREMENTS): bits})
 
     def with_bytecode(self, major: int, minor: int) -> bytes:
-        """A copy that claims this bytecode version, and to need no VM features."""
+        """Return a copy that claims this bytecode version, and to need no VM
+        features.
+        """
         version, features = vmfb._VERSION, vmfb._REQUIREMENTS
         claims = {version: major << 16 | minor, features: 0}
         return self._with({self._table._field(f): claims[f] for f in claims})
 
     def with_dependency(self, module: str, least: int) -> bytes:
-        """A copy that claims to need this version of a module of the runtime."""
+        """Return a copy that claims to need this version of a module of the runtime."""
         (row,) = (
             row
             for row in self._table.tables(vmfb._DEPENDENCIES)
@@ -51,7 +53,7 @@ class Module:
         return self._with({row._field(1): least})
 
     def _with(self, values: dict[int, int]) -> bytes:
-        """A copy with other numbers at these places."""
+        """Return a copy with other numbers at these places."""
         if not all(values):
             raise SystemExit("the module leaves out a field that is to be changed")
         changed = bytearray(self._data)
@@ -72,7 +74,9 @@ def refusal(instance: object, data: bytes, offered: list[object] | None = None) 
 
 
 def bytecode(instance: object, module: Module) -> list[int]:
-    """The bytecode version that the runtime loads: that major, up to that minor."""
+    """Return the bytecode version that the runtime loads: that major, up to that
+    minor.
+    """
     said = refusal(instance, module.with_bytecode(0xFFFF, 0xFFFF))
     named = re.search(r"runtime supports (\d+)\.(\d+)", said)
     if not named:
@@ -88,7 +92,7 @@ def bytecode(instance: object, module: Module) -> list[int]:
 
 
 def features(instance: object, module: Module) -> int:
-    """The bits of the VM features that the runtime has."""
+    """Return the bits of the VM features that the runtime has."""
     refused = "required module features"
     return sum(
         1 << bit
@@ -98,19 +102,21 @@ def features(instance: object, module: Module) -> int:
 
 
 def modules(instance: object, module: Module) -> dict[str, int]:
-    """The versions of the modules that the runtime brings."""
+    """Return the versions of the modules that the runtime brings."""
     return {each.name: each.version for each in brought(instance)}
 
 
 def brought(instance: object) -> list[object]:
-    """The modules that the runtime brings, as aotc's loader makes them."""
+    """Return the modules that the runtime brings, as aotc's loader makes them."""
     device = iree.get_driver("local-sync").create_default_device()
     hal = iree.create_hal_module(instance, device)
     return [hal, iree.create_io_parameters_module(instance)]
 
 
 def check_hal(instance: object, module: Module, present: int) -> None:
-    """The runtime must take a module that needs its HAL, and none that needs more."""
+    """Return the runtime must take a module that needs its HAL, and none that needs
+    more.
+    """
     for least, refused in ((present, False), (present + 1, True)):
         data = module.with_dependency("hal", least)
         said = refusal(instance, data, brought(instance))

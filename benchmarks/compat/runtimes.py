@@ -73,7 +73,9 @@ def asked(wheel: Wheel) -> dict[str, Any]:
 
 
 def sources(clone: Path, revision: str) -> dict[str, int] | None:
-    """The numbers in IREE's sources at a revision; None if the clone lacks it."""
+    """Return the numbers in IREE's sources at a revision; None if the clone lacks
+    it.
+    """
     if _git(clone, "cat-file", "-e", revision) is None:
         return None
     found = {}
@@ -131,7 +133,7 @@ def _git(clone: Path, *arguments: str) -> str | None:
 
 
 def written(rows: list[dict[str, Any]]) -> str:
-    """The table with these rows in the place of those of the same releases."""
+    """Return the table with these rows in the place of those of the same releases."""
     document = json.loads(TABLE.read_text()) if TABLE.exists() else {"rows": []}
     merged = {each["release"]: each for each in document["rows"] + rows}
     ordered = sorted(merged, key=release_number)
@@ -143,7 +145,9 @@ def written(rows: list[dict[str, Any]]) -> str:
 
 
 def as_lines(header: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """A JSON document with a row a line, so that a difference shows which changed."""
+    """Return a JSON document with a row a line, so that a difference shows which
+    changed.
+    """
     head = json.dumps(header, indent=1)[:-2]
     body = ",\n".join(f"  {json.dumps(each)}" for each in rows)
     return f'{head},\n "rows": [\n{body}\n ]\n}}\n'

@@ -58,7 +58,9 @@ def subject(model: Path, targets: Sequence[str], folder: Path) -> Subject:
 
 
 def written(found: Sequence[Outcome]) -> str:
-    """The table, with the worst truth of each release and backend that was tried."""
+    """Return the table, with the worst truth of each release and backend that was
+    tried.
+    """
     worst = ["crashed", "wrong", "refused", "right"]
     compiler = engine.iree_version()
     tried: dict[str, dict[str, str]] = defaultdict(dict)

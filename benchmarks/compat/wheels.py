@@ -60,7 +60,8 @@ def download(release: str, folder: Path) -> Wheel:
 
 
 def python_tags(release: str, pythons: list[str]) -> list[str]:
-    """The Pythons among `pythons` (such as `3.12`) that the release has a wheel for.
+    """Return the Pythons among `pythons` (such as `3.12`) that the release has a wheel
+    for.
 
     Of Linux on x86-64; each as the tag in the wheel's name, such as `cp312-abi3`.
     """
@@ -93,5 +94,5 @@ def _pip(*arguments: str) -> str:
 
 
 def release_number(release: str) -> list[int]:
-    """A release as numbers, which sort in the order of releases."""
+    """Return a release as numbers, which sort in the order of releases."""
     return [int(part) for part in release.split(".")]

@@ -73,7 +73,7 @@ def layer(p, x, positions):
 
 
 def linear(x, p):
-    """The product by a weight [outputs, inputs], be it quantised or not."""
+    """Return the product by a weight [outputs, inputs], be it quantised or not."""
     weight = p["weight"]
     if isinstance(weight, nn.QuantizedWeights):
         return weight.linear(x)

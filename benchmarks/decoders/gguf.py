@@ -34,7 +34,7 @@ cache = aotc.State(
 
 @aotc.entry(tokens=aotc.Spec((1, PROMPT), "i32"))
 def prefill(weights, cache, tokens):
-    """The scores of the token after a prompt, at the first positions."""
+    """Return the scores of the token after a prompt, at the first positions."""
 
     def attend(held, q, k, v):
         return nn.attention(q, k, v, causal=True)
@@ -44,7 +44,7 @@ def prefill(weights, cache, tokens):
 
 @aotc.entry(tokens=aotc.Spec((1, 1), "i32"), position=aotc.Spec((), "i32"))
 def step(weights, cache, tokens, position):
-    """The scores of the token after this one, which is at `position`."""
+    """Return the scores of the token after this one, which is at `position`."""
     seen = np.arange(CAPACITY)[None, :] <= position
 
     def attend(held, q, k, v):
@@ -60,14 +60,14 @@ def by_heads(x):
 
 
 def linear(x, weight):
-    """The product by a weight [outputs, inputs], be it quantised or not."""
+    """Return the product by a weight [outputs, inputs], be it quantised or not."""
     if isinstance(weight, nn.QuantizedWeights):
         return weight.linear(x)
     return x @ weight.T
 
 
 def norm(x, weight):
-    """The root-mean-square norm of rows."""
+    """Return the root-mean-square norm of rows."""
     return nn.rms_norm(x, np.astype(weight, x.dtype))
 
 

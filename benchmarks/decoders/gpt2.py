@@ -18,7 +18,9 @@ cache = past.cache()
 
 @aotc.entry(input_ids=past.token, position_ids=past.token)
 def main(weights, cache, input_ids, position_ids):
-    """The scores of the token after this one; all sequences are at one position."""
+    """Return the scores of the token after this one; all sequences are at one
+    position.
+    """
     position = position_ids[0, 0].astype("i32")
     seen = np.arange(past.CAPACITY) <= position
     x = nn.embedding(weights["words"]["weight"], input_ids)

@@ -17,7 +17,7 @@ _layers = int(_known["llama.block_count"])
 
 
 def network(weights, tokens):
-    """The scores of the token after each."""
+    """Return the scores of the token after each."""
     x = nn.embedding(weights["token_embd"]["weight"].dequantize(), tokens)
     positions = np.arange(tokens.shape[1])
     for number in range(_layers):

@@ -39,7 +39,7 @@ def _filled(past: numpy.ndarray) -> numpy.ndarray:
 
 
 def with_position(old, key, value, position):
-    """The keys and values of a layer with those of one position more."""
+    """Return the keys and values of a layer with those of one position more."""
     start = [0, position, 0, 0]
     return {
         "key": np.dynamic_update_slice(old["key"], key, start),

@@ -30,13 +30,13 @@ cache = aotc.State(
 
 @aotc.entry(tokens=aotc.Spec((1, PROMPT), "i32"))
 def prefill(weights, cache, tokens):
-    """The scores of the token after a prompt, at the first positions."""
+    """Return the scores of the token after a prompt, at the first positions."""
     return run(weights, cache, tokens, np.arange(PROMPT))
 
 
 @aotc.entry(tokens=aotc.Spec((1, 1), "i32"), position=aotc.Spec((), "i32"))
 def step(weights, cache, tokens, position):
-    """The scores of the token after this one, which is at `position`."""
+    """Return the scores of the token after this one, which is at `position`."""
     return run(weights, cache, tokens, np.reshape(position, (1,)))
 
 

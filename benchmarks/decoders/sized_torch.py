@@ -35,7 +35,7 @@ class Decoder(torch.nn.Module):
         self.layers = sum(name.endswith(".q") for name in shapes)
 
     def forward(self, tokens):
-        """The scores."""
+        """Return the scores."""
         w = self.weights
         x = functional.embedding(tokens, w["words"])
         for n in range(self.layers):

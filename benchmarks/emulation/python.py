@@ -33,7 +33,7 @@ _FOLDERS_OF_PACKAGES = ("dialects", "passes", "cli", "artifacts")
 
 
 def make_python(folder: Path) -> Path:
-    """The program that runs it, which is made unless `folder` has it."""
+    """Return the program that runs it, which is made unless `folder` has it."""
     folder = folder.resolve()
     program = folder / "python"
     if program.exists():
@@ -93,7 +93,9 @@ def _unpack_wheels(version: str, site: Path) -> None:
 
 
 def _link_sources(package: Path) -> None:
-    """The packages of this checkout, as they are called when they are installed."""
+    """Return the packages of this checkout, as they are called when they are
+    installed.
+    """
     package.mkdir(parents=True, exist_ok=True)
     sources = [*(_ROOT / "aotc").iterdir(), *(_ROOT / x for x in _FOLDERS_OF_PACKAGES)]
     for source in sources:

@@ -78,7 +78,7 @@ class Case:
 
 
 def cases(model: Path) -> list[Case]:
-    """The kernels of a model, with random arguments."""
+    """Return the kernels of a model, with random arguments."""
     unit = Unit(load(model)).fork(TARGET)
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes(), silently=True)
@@ -110,7 +110,9 @@ def _random(rng: np.random.Generator, kind: Tensor) -> Any:
 
 
 def compile_model(model: Path, folder: Path) -> Path:
-    """The object file with the kernels of a model; `folder` gets what IREE dumps."""
+    """Return the object file with the kernels of a model; `folder` gets what IREE
+    dumps.
+    """
     unit = Unit(load(model)).fork(TARGET)
     run_passes(unit, all_passes(), silently=True)
     flags = (
@@ -143,7 +145,7 @@ def has_own_bindings(case: Case, folder: Path) -> bool:
 
 
 def linked(case: Case, objects: Path, folder: Path) -> Path:
-    """The program that calls a kernel."""
+    """Return the program that calls a kernel."""
     program, exported = folder / case.kernel, folder / f"{case.kernel}.o"
     name = f"--globalize-symbol={case.kernel}"
     subprocess.run([f"{TOOLS}objcopy", name, objects, exported], check=True)

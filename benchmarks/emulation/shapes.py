@@ -23,7 +23,7 @@ def weight(*shape):
 
 
 def model_source(seed: int, rounds: int) -> str:
-    """A model file with `rounds` entries of each kind."""
+    """Return a model file with `rounds` entries of each kind."""
     rng = np.random.default_rng(seed)
     entries = [
         _entry(f"{draw.__name__.strip('_')}_{number}", *draw(rng))

@@ -48,7 +48,7 @@ width = aotc.Dim("width", min=32, max=256, multiple_of=16)
 
 @aotc.entry(image=aotc.Spec((1, height, width, 3)))
 def classify(weights, image):
-    """The logits [1, 100] of an image."""
+    """Return the logits [1, 100] of an image."""
     x = nn.relu(nn.conv2d(image, **weights["stem"], padding="SAME"))
     for p in weights["stages"]:
         x = nn.relu(nn.conv2d(x, **p["down"], strides=2, padding="SAME"))

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 
 def tensor(array):
-    """A parameter."""
+    """Return a parameter."""
     data = torch.from_numpy(numpy.ascontiguousarray(array))
     return torch.nn.Parameter(data, requires_grad=False)
 
@@ -111,7 +111,7 @@ class Images(torch.nn.Module):
         return tensors(p["kernel"].transpose(3, 2, 0, 1), p["bias"])
 
     def forward(self, image):
-        """The logits [1, 100] of an image."""
+        """Return the logits [1, 100] of an image."""
         x = image.permute(0, 3, 1, 2)
         x = functional.relu(functional.conv2d(x, *self.stem, padding=1))
         for p in self.stages:

@@ -212,7 +212,9 @@ def _difference(each: Traced, found: Sequence[Array], mismatch: Mismatch) -> str
 
 
 def traced(case: Any, name: str, settings: Settings) -> Traced | str:
-    """The case as an entry; small inputs are constants if it needs them to be known."""
+    """Return the case as an entry; small inputs are constants if it needs them to be
+    known.
+    """
     error = ""
     for known in _choices(case.inputs):
         attempt = _entry(case, name, known, settings.are_weights)
@@ -226,7 +228,7 @@ def traced(case: Any, name: str, settings: Settings) -> Traced | str:
 
 
 def _general(message: str) -> str:
-    """A message without what follows from the case."""
+    """Return a message without what follows from the case."""
     return message.partition(";")[0].partition("(")[0][:100]
 
 
@@ -305,7 +307,7 @@ def _outcomes(
 
 
 def _load(vmfb: bytes, program: Program) -> LoadedModule:
-    """The code with the weights of its program."""
+    """Return the code with the weights of its program."""
     device = engine.device("llvm-cpu", threads=1)
     with TemporaryDirectory() as folder:
         archive, index = Path(folder) / "weights.irpa", iree.ParameterIndex()

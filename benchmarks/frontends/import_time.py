@@ -54,7 +54,7 @@ def times(module, inputs, shapes) -> tuple[float, float]:
 
 
 def cpu() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]

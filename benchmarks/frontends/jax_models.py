@@ -83,7 +83,7 @@ def measured(name: str, model: Model, evaluate: bool) -> Row:
 
 
 def saved(name: str, model: Model, folder: Path) -> Path:
-    """The model as a file."""
+    """Return the model as a file."""
     if model.trains:
         file = folder / "model.py"
         file.write_text(MODEL.format(name=name), encoding="utf-8")
@@ -98,7 +98,7 @@ def saved(name: str, model: Model, folder: Path) -> Path:
 
 
 def compared(model: Model, call: Callable[..., Any]) -> float:
-    """The largest error of all calls."""
+    """Return the largest error of all calls."""
     stored, errors = model.stored, []
     function = jax.jit(model.function)
     for sizes in SIZES:
@@ -112,7 +112,7 @@ def compared(model: Model, call: Callable[..., Any]) -> float:
 
 
 def evaluated(program: Any) -> Callable[..., Any]:
-    """A function of inputs by the reference evaluator, which keeps the state."""
+    """Return a function of inputs by the reference evaluator, which keeps the state."""
     run_passes(program.module, ["autodiff", "inline"])
     entry = program.entry("main")
     stored = dict(program.parameters)
@@ -128,7 +128,7 @@ def evaluated(program: Any) -> Callable[..., Any]:
 
 
 def built(row: Row, file: Path) -> Callable[..., Any]:
-    """A function of inputs by the compiled bundle."""
+    """Return a function of inputs by the compiled bundle."""
     start = time.perf_counter()
     report = pipeline.build(file, output=file.parent, sign=False)
     row.build = time.perf_counter() - start
@@ -137,7 +137,7 @@ def built(row: Row, file: Path) -> Callable[..., Any]:
 
 
 def relative(found: Any, expected: Any) -> float:
-    """The largest difference by the largest value."""
+    """Return the largest difference by the largest value."""
     found, expected = np.asarray(found, "f8"), np.asarray(expected, "f8")
     if found.shape != expected.shape:
         return float("inf")
@@ -146,7 +146,7 @@ def relative(found: Any, expected: Any) -> float:
 
 
 def report(rows: list[Row]) -> str:
-    """The table, in Markdown."""
+    """Return the table, in Markdown."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in JAX",

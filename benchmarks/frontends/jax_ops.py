@@ -105,7 +105,7 @@ class Network:
         return self.imported.weights
 
     def __call__(self, *given: Any) -> dict[str, Any]:
-        """The results' real arrays."""
+        """Return the results' real arrays."""
         count = 0 if self.weights is None else 1
         rest = iter(given[count:])
         args = jax.tree.map(lambda x: paired(x, rest), self.args)
@@ -146,13 +146,13 @@ def is_pair(x: Any) -> bool:
 
 
 def paired(x: Any, rest: Iterator[Any]) -> Any:
-    """The next real array, or two of them if the argument x is complex."""
+    """Return the next real array, or two of them if the argument x is complex."""
     first = next(rest)
     return Complex(first, next(rest)) if x.dtype.kind == "c" else first
 
 
 def parts(x: Any) -> list[Any]:
-    """The real arrays that an array is made of."""
+    """Return the real arrays that an array is made of."""
     if isinstance(x, Complex):
         return [x.real, x.imag]
     if getattr(x.dtype, "kind", "") == "c":
@@ -161,7 +161,7 @@ def parts(x: Any) -> list[Any]:
 
 
 def whole(x: Any) -> Any:
-    """A NumPy array of a result."""
+    """Return a NumPy array of a result."""
     if isinstance(x, Complex):
         real, imag = np.asarray(x.real), np.asarray(x.imag)
         return real + imag * real.dtype.type(1) * 1j
@@ -260,7 +260,9 @@ def mismatch(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str |
 
 
 def chosen(all_cases: Iterable[Case], only: str, most: int) -> Iterator[Case]:
-    """The first `most` cases of each primitive (0: all) with `only` in their names."""
+    """Yield the first `most` cases of each primitive (0: all) with `only` in their
+    names.
+    """
     seen: dict[str, int] = collections.Counter()
     for case in all_cases:
         if only in case.name:
@@ -270,7 +272,7 @@ def chosen(all_cases: Iterable[Case], only: str, most: int) -> Iterator[Case]:
 
 
 def swept(cases: Iterable[Case], keep: int) -> list[Outcome]:
-    """The outcomes of cases; what is wrong is printed at once.
+    """Return the outcomes of cases; what is wrong is printed at once.
 
     The first `keep` of each group that pass keep what there is to compile.
     """
@@ -291,7 +293,7 @@ def swept(cases: Iterable[Case], keep: int) -> list[Outcome]:
 
 
 def report(found: Sequence[Outcome], compiled: Compiled | None) -> str:
-    """The figures, and what stands in the way, in Markdown."""
+    """Return the figures, and what stands in the way, in Markdown."""
     counts = collections.Counter(each.status for each in found)
     tried = len(found) - counts["skipped"]
     groups = {each.case.group for each in found}
@@ -331,7 +333,7 @@ def of_compiled(compiled: Compiled) -> list[str]:
 
 
 def section(status: str, found: Sequence[Outcome]) -> list[str]:
-    """The cases of one status, by what is said of them."""
+    """Return the cases of one status, by what is said of them."""
     if not found:
         return []
     reasons: dict[str, list[str]] = {}

@@ -66,13 +66,13 @@ def _zeros(*shape: int) -> Any:
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
-    """The mean over all but the last axis."""
+    """Return the mean over all but the last axis."""
     chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), labels[..., None], -1)
     return -chosen.mean()
 
 
 def adam(network: Model, loss: Callable[..., Any], **labels: aotc.Spec) -> Model:
-    """A training step of a network: Adam on gradients clipped by their norm."""
+    """Return a training step of a network: Adam on gradients clipped by their norm."""
 
     def step(stored: Any, **inputs: Any) -> Any:
         params, first, second, count = stored
@@ -232,7 +232,7 @@ LSTM = Model(
 
 
 def _experts(params: Any, x: Any) -> Any:
-    """The two best of four experts, weighted."""
+    """Return the two best of four experts, weighted."""
     weight, chosen = lax.top_k(jax.nn.softmax(x @ params["gate"]), 2)
     hidden = jax.nn.relu(jnp.einsum("bi,eio->beo", x, params["up"]))
     every = jnp.einsum("beo,eod->bed", hidden, params["down"])
@@ -289,7 +289,7 @@ DECODER = Model(
 
 
 def _pendulum(params: Any, x: Any) -> Any:
-    """A neural differential equation, with Runge and Kutta's method."""
+    """Return a neural differential equation, with Runge and Kutta's method."""
 
     def slope(y: Any) -> Any:
         return jnp.tanh(y @ params["in"]) @ params["out"]

@@ -76,12 +76,12 @@ def measured(model, exporter: str, run) -> Exported:
 
 
 def results(row: Exported, found):
-    """The results in the file's order."""
+    """Return the results in the file's order."""
     return [found[name] for name in row.outputs] if isinstance(found, dict) else [found]
 
 
 def error(found, expected) -> float:
-    """The largest error of all results."""
+    """Return the largest error of all results."""
     wanted = [x for x in torch.utils._pytree.tree_leaves(expected) if x is not None]
     pairs = zip(found, wanted, strict=True)
     return max(relative(np.asarray(got), want.numpy()) for got, want in pairs)
@@ -119,7 +119,7 @@ def save(row: Exported, module, example, axes, file: Path) -> None:
 
 
 def _varying(exporter: str, axes):
-    """The sizes that vary, as an exporter takes them."""
+    """Return the sizes that vary, as an exporter takes them."""
     if exporter == "torchscript":
         return {"dynamo": False, "dynamic_axes": axes}
     dims = {name: Dim(name, max=64) for name in ("batch", "images")}
@@ -134,7 +134,7 @@ def _varying(exporter: str, axes):
 
 
 def report(rows: list[Exported], command: str) -> str:
-    """The table, in Markdown."""
+    """Return the table, in Markdown."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in ONNX",

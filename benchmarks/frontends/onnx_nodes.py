@@ -93,7 +93,7 @@ def excluded(case: Any) -> str | None:
 
 
 def held(array: Any, code: int) -> np.ndarray[Any, Any]:
-    """An input or result of a test in the dtype that aotc holds it in."""
+    """Return an input or result of a test in the dtype that aotc holds it in."""
     kind = ELEMENTS[code]
     if isinstance(array, onnx.TensorProto):
         array = onnx.numpy_helper.to_array(array)
@@ -159,7 +159,7 @@ def evaluate(case: Any, outcome: Outcome) -> Case | None:
 
 
 def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
-    """The operators that stand in the way of a test, each with why."""
+    """Return the operators that stand in the way of a test, each with why."""
     if error.code != "unsupported-ops" or not error.message.startswith("the model"):
         return [(_operator(case), f"{error.code}: {error.message}")]
     model = model_of(case.model, case.name, OnnxFiles(None, b""))
@@ -167,7 +167,7 @@ def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
 
 
 def _operator(case: Any) -> str:
-    """The operator that a test is about."""
+    """Return the operator that a test is about."""
     nodes = case.model.graph.node
     return nodes[0].op_type if len(nodes) == 1 else case.name.removeprefix("test_")
 
@@ -179,7 +179,7 @@ def _is_random(case: Any) -> bool:
 
 
 def chosen(pattern: str) -> Iterator[Any]:
-    """The tests whose names contain the pattern."""
+    """Return the tests whose names contain the pattern."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = collect_testcases(None)
@@ -190,7 +190,7 @@ def chosen(pattern: str) -> Iterator[Any]:
 
 
 def report(outcome: Outcome, compiled: Compiled | None) -> str:
-    """The counts, and everything that did not pass, in Markdown."""
+    """Return the counts, and everything that did not pass, in Markdown."""
     flag = " --compiled" if compiled else ""
     counted = len(outcome.passed) + outcome.refused + len(outcome.wrong)
     excluded = ", ".join(f"{n} of {why}" for why, n in outcome.excluded.items())

@@ -71,7 +71,7 @@ class Case:
         return f"{self.size} x {self.factor} by {given}: {how}"
 
     def model(self, size: int | str) -> Any:
-        """The model for an axis of a fixed size, or of a named one."""
+        """Return the model for an axis of a fixed size, or of a named one."""
         factors = np.array([1, 1, 1, self.factor], "f4")
         new = np.array([1, 2, 3, max(int(self.size * self.factor), 1)], "i8")
         inputs, tensors = ["x", "roi", "scales"], {"scales": factors}
@@ -98,7 +98,7 @@ class Outcome:
 
 
 def modes() -> Iterator[dict[str, Any]]:
-    """The attributes of every way to resize that both sides know."""
+    """Yield the attributes of every way to resize that both sides know."""
     for places in COORDINATES:
         where = {"coordinate_transformation_mode": places}
         if places == "tf_crop_and_resize":
@@ -123,7 +123,7 @@ def session(model: Any) -> Any:
 
 
 def imported(model: Any) -> Imported:
-    """The model as aotc reads it."""
+    """Return the model as aotc reads it."""
     return network_of(model_of(model, "resize", OnnxFiles(None, b"")), {})
 
 

@@ -93,7 +93,7 @@ REDUCTIONS = (
 
 
 def network(kind: str):
-    """A network of an architecture with inputs for sizes, or why there is none.
+    """Return a network of an architecture with inputs for sizes, or why there is none.
 
     Returns:
         The module, a function of batch and length, and which axes of each input vary.
@@ -118,7 +118,7 @@ def network(kind: str):
 
 
 def built(kind: str, sizes):
-    """The network with sizes made smaller; None if it is too large."""
+    """Return the network with sizes made smaller; None if it is too large."""
     warnings.filterwarnings("ignore")
     config = configuration(hf.CONFIG_MAPPING[kind], sizes)
     model = hf.MODEL_MAPPING[type(config)]
@@ -132,7 +132,9 @@ def built(kind: str, sizes):
 
 
 def varied(module):
-    """The network with all weights different: among equal ones no order is defined."""
+    """Return the network with all weights different: among equal ones no order is
+    defined.
+    """
     with torch.no_grad():
         for each in module.parameters():
             if each.is_floating_point() and each.numel() > 1 and each.std() == 0:
@@ -141,7 +143,7 @@ def varied(module):
 
 
 def configuration(kind, sizes):
-    """A configuration, and those in it, with smaller sizes."""
+    """Return a configuration, and those in it, with smaller sizes."""
     known = {each.name for each in dataclasses.fields(kind)}
     given = {name: size for name, size in sizes.items() if name in known}
     default = kind()
@@ -196,7 +198,7 @@ def together(names, makers, extra, taken):
 
 
 def arguments(module):
-    """The names of what `forward` takes."""
+    """Return the names of what `forward` takes."""
     return set(inspect.signature(module.forward).parameters)
 
 
@@ -206,7 +208,7 @@ def words(batch, length):
 
 
 def ones(batch, length):
-    """A mask that hides nothing."""
+    """Return a mask that hides nothing."""
     return torch.ones(batch, length, dtype=torch.int64)
 
 

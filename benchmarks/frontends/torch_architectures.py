@@ -65,7 +65,7 @@ def outcome(kind: str) -> Outcome:
 
 
 def compared(module, inputs, program) -> Outcome:
-    """The verdict on the results for the sizes of the export, and for others."""
+    """Return the verdict on the results for the sizes of the export, and for others."""
     for number, sizes in enumerate(SIZES):
         given = inputs(*sizes)
         with torch.no_grad():
@@ -83,7 +83,7 @@ def compared(module, inputs, program) -> Outcome:
 
 
 def evaluated(program, given):
-    """The results by the reference evaluator."""
+    """Return the results by the reference evaluator."""
     entry = program.entry("main")
     arrays = {**program.parameters, **{k: v.numpy() for k, v in given.items()}}
     values = [arrays[port.name] for port in entry.arguments]
@@ -95,7 +95,7 @@ def evaluated(program, given):
 
 
 def alone(kind: str) -> Outcome:
-    """The outcome of an architecture in a process of its own."""
+    """Return the outcome of an architecture in a process of its own."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     process = context.Process(target=answer, args=(kind, there))
@@ -126,7 +126,7 @@ def answer(kind: str, pipe) -> None:
 
 
 def report(table: dict[str, Outcome], every: int) -> str:
-    """The summary, and what stands in the way, in Markdown."""
+    """Return the summary, and what stands in the way, in Markdown."""
     names = defaultdict(list)
     for kind, found in table.items():
         names[found.verdict].append(kind)
@@ -155,7 +155,7 @@ def report(table: dict[str, Outcome], every: int) -> str:
 
 
 def section(verdict: str, table: dict[str, Outcome]) -> list[str]:
-    """The architectures of one verdict, by what is said of them."""
+    """Return the architectures of one verdict, by what is said of them."""
     reasons = defaultdict(list)
     for kind, found in table.items():
         if found.verdict == verdict:
@@ -170,7 +170,7 @@ def section(verdict: str, table: dict[str, Outcome]) -> list[str]:
 
 
 def shortened(reason: str) -> list[str]:
-    """The reasons in a message: ops without their places, or its first line."""
+    """Return the reasons in a message: ops without their places, or its first line."""
     lines = reason.splitlines()
     ops = [re.sub(r" \(\d+×\)|; at .*", "", line.strip()) for line in lines[1:]]
     ops = [op for op in ops if op.startswith(("aten.", "higher_order.", "transf"))]

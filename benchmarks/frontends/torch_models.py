@@ -93,7 +93,7 @@ def save(row: Row, module, example, axes, file: Path) -> None:
 
 
 def evaluated(row: Row, file: Path):
-    """A function of inputs by the reference evaluator."""
+    """Return a function of inputs by the reference evaluator."""
     start = time.perf_counter()
     program = load(file)
     row.imported = time.perf_counter() - start
@@ -111,7 +111,7 @@ def evaluated(row: Row, file: Path):
 
 
 def built(row: Row, file: Path):
-    """A function of inputs by the compiled bundle."""
+    """Return a function of inputs by the compiled bundle."""
     start = time.perf_counter()
     load(file)
     row.imported = time.perf_counter() - start
@@ -125,7 +125,7 @@ def built(row: Row, file: Path):
 
 
 def error(found, expected) -> float:
-    """The largest error of all outputs, relative to their largest values."""
+    """Return the largest error of all outputs, relative to their largest values."""
     if isinstance(expected, Mapping):
         expected = {key: each for key, each in expected.items() if each is not None}
         if set(found) != set(expected):
@@ -137,7 +137,7 @@ def error(found, expected) -> float:
 
 
 def relative(found, expected) -> float:
-    """The largest difference by the largest value."""
+    """Return the largest difference by the largest value."""
     if found.shape != expected.shape:
         return float("inf")
     scale = max(np.abs(expected).max(initial=0.0), 1e-30)
@@ -148,7 +148,7 @@ def relative(found, expected) -> float:
 
 
 def report(rows: list[Row]) -> str:
-    """The table, in Markdown."""
+    """Return the table, in Markdown."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in PyTorch",

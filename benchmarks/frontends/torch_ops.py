@@ -40,7 +40,9 @@ Table = dict[str, list[Outcome]]
 
 
 def swept(names: Sequence[str], dtype: torch.dtype, count: int, kept: Kept) -> Table:
-    """The outcomes of each op by its name; all that start with one of `names`."""
+    """Return the outcomes of each op by its name; all that start with one of
+    `names`.
+    """
     table: Table = {}
     start = time.time()
     for info in op_db:
@@ -71,7 +73,7 @@ class Kept:
         self.rows = json.loads(path.read_text()) if path is not None and known else {}
 
     def found(self, name: str, dtype: torch.dtype) -> list[Outcome] | None:
-        """The outcomes of an op that are kept."""
+        """Return the outcomes of an op that are kept."""
         rows = self.rows.get(f"{name} {dtype}")
         return (
             None if rows is None else [Outcome(*r[:3], frozenset(r[3])) for r in rows]
@@ -93,7 +95,7 @@ def spread(samples: Sequence[Any], count: int) -> list[Any]:
 
 
 def limited(info: Any, sample: Any) -> Outcome:
-    """The outcome of a sample, within a time."""
+    """Return the outcome of a sample, within a time."""
     signal.alarm(SECONDS)
     try:
         return outcome(info, sample)
@@ -139,12 +141,12 @@ def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
 
 
 def said(found: Outcome) -> str:
-    """An outcome in a line."""
+    """Return an outcome in a line."""
     return ": ".join(filter(None, (found.verdict, found.op, found.reason)))
 
 
 def report(tables: dict[torch.dtype, Table], compiled: Compiled | None) -> str:
-    """The figures, and all that stands in the way, in Markdown."""
+    """Return the figures, and all that stands in the way, in Markdown."""
     lines = [
         "# PyTorch's operators",
         "",
@@ -173,7 +175,7 @@ def report(tables: dict[torch.dtype, Table], compiled: Compiled | None) -> str:
 
 
 def figures(dtype: torch.dtype, table: Table) -> str:
-    """A row of numbers."""
+    """Return a row of numbers."""
     counts = Counter(verdict_of(found).verdict for found in table.values())
     tried = len(table) - counts["not exportable"]
     share = 100 * counts["pass"] / max(tried, 1)
@@ -208,7 +210,9 @@ def plain(text: str) -> str:
 def section(
     verdict: str, dtype: str, table: Table, told: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """The ops of one verdict by what is said of them, where that is not told yet."""
+    """Yield the ops of one verdict by what is said of them, where that is not told
+    yet.
+    """
     reasons = defaultdict(list)
     for name, found in sorted(table.items()):
         last = verdict_of(found)

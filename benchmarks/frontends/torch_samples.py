@@ -43,7 +43,9 @@ def upright(factors: Any) -> Any:
 
 
 def values(found: Any) -> Any:
-    """The elements without their places, of which equal elements have several."""
+    """Return the elements without their places, of which equal elements have
+    several.
+    """
     return found[0]
 
 
@@ -104,7 +106,7 @@ class Leaves:
         return self.imported.weights
 
     def __call__(self, *args: Any) -> dict[str, Any]:
-        """The results by their numbers."""
+        """Return the results by their numbers."""
         found = pytree.tree_leaves(self.imported(*args))
         return {str(number): each for number, each in enumerate(found)}
 
@@ -138,14 +140,14 @@ class Call(torch.nn.Module):
             self.register_buffer(f"tensor_{number}", self.tensors[number].clone())
 
     def _taken(self, part: Any) -> Any:
-        """The number of an input in the place of a tensor."""
+        """Return the number of an input in the place of a tensor."""
         if not isinstance(part, torch.Tensor):
             return part
         self.tensors.append(part.detach().clone())
         return Slot(len(self.tensors) - 1)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The op's result for these inputs."""
+        """Return the op's result for these inputs."""
         given = dict(zip(self.places, tensors, strict=True))
         every = range(len(self.tensors))
         return self.result(
@@ -158,7 +160,7 @@ class Call(torch.nn.Module):
         return [self.tensors[number] for number in self.places]
 
     def result(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The op's result for these tensors."""
+        """Return the op's result for these tensors."""
 
         def given(part: Any) -> Any:
             return tensors[part.number] if isinstance(part, Slot) else part
@@ -206,18 +208,18 @@ def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
 
 
 def written(found: Sequence[OpFinding]) -> tuple[int, ...]:
-    """The numbers of the inputs that a program writes to."""
+    """Return the numbers of the inputs that a program writes to."""
     places = [p for each in found if each.op == "mutation" for p in each.places]
     return tuple(int(place.removeprefix("tensors_")) for place in places)
 
 
 def stored_in(network: Imported) -> list[Any]:
-    """The weights and the state that a network has."""
+    """Return the weights and the state that a network has."""
     return [each.tree for each in (network.weights, network.state) if each is not None]
 
 
 def called(program: ExportedProgram) -> frozenset[str]:
-    """The ops of a program."""
+    """Return the ops of a program."""
     nodes = program.graph.nodes
     return frozenset(str(n.target) for n in nodes if n.op == "call_function")
 
@@ -225,7 +227,7 @@ def called(program: ExportedProgram) -> frozenset[str]:
 def case_of(
     network: Imported, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> Case | None:
-    """A sample that can be compiled by itself: one of real numbers."""
+    """Return a sample that can be compiled by itself: one of real numbers."""
     is_complex = any(tensor.is_complex() for tensor in (*inputs, *results))
     if is_complex or network.state is not None:
         return None
@@ -234,12 +236,12 @@ def case_of(
 
 
 def leaves_of(result: Any) -> list[Any]:
-    """The results in a row."""
+    """Return the results in a row."""
     return pytree.tree_leaves(result, lambda part: isinstance(part, Complex))
 
 
 def as_tensor(array: Any) -> torch.Tensor:
-    """A result as a tensor."""
+    """Return a result as a tensor."""
     if isinstance(array, Complex):
         return torch.complex(as_tensor(array.real), as_tensor(array.imag))
     data = np.array(array)
@@ -249,7 +251,7 @@ def as_tensor(array: Any) -> torch.Tensor:
 
 
 def short(error: BaseException) -> str:
-    """The first line of an error."""
+    """Return the first line of an error."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0][:160]
 
@@ -318,7 +320,9 @@ def is_as_exact(
 
 
 def error(found: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """The norm of the difference; infinite if they differ in what is not finite."""
+    """Return the norm of the difference; infinite if they differ in what is not
+    finite.
+    """
     found = found.to(exact.dtype)
     special = ~torch.isfinite(exact)
     if not torch.equal(found[special].nan_to_num(), exact[special].nan_to_num()):

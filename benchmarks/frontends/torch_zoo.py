@@ -50,7 +50,7 @@ def ids(batch, length):
 
 
 def text(module):
-    """A model of word numbers and a mask."""
+    """Return a model of word numbers and a mask."""
 
     def inputs(batch, length):
         mask = torch.ones(batch, length, dtype=torch.int64)
@@ -61,12 +61,12 @@ def text(module):
 
 
 def words(module):
-    """A model of word numbers."""
+    """Return a model of word numbers."""
     return module, lambda b, n: {"input_ids": ids(b, n)}, {"input_ids": IDS}
 
 
 def vision(module, size=32, name="pixel_values"):
-    """A model of images."""
+    """Return a model of images."""
     return module, lambda b, n: {name: torch.randn(b, 3, size, size)}, {name: IMAGES}
 
 
@@ -134,7 +134,7 @@ class Unet(nn.Module):
 
 
 def unet():
-    """A U-Net."""
+    """Return a U-Net."""
     return vision(Unet(), 32, "x")
 
 
@@ -172,12 +172,12 @@ class Tagger(nn.Module):
 
 
 def bilstm():
-    """A bidirectional LSTM of two layers."""
+    """Return a bidirectional LSTM of two layers."""
     return words(Tagger(nn.LSTM, bidirectional=True))
 
 
 def gru():
-    """A GRU of two layers."""
+    """Return a GRU of two layers."""
     return words(Tagger(nn.GRU))
 
 
@@ -185,12 +185,12 @@ def gru():
 
 
 def bert():
-    """An encoder."""
+    """Return an encoder."""
     return text(hf.BertModel(hf.BertConfig(**TEXT)))
 
 
 def distilbert():
-    """A smaller one."""
+    """Return a smaller one."""
     config = hf.DistilBertConfig(
         vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4
     )
@@ -203,17 +203,17 @@ def roberta():
 
 
 def albert():
-    """An encoder whose layers share weights."""
+    """Return an encoder whose layers share weights."""
     return text(hf.AlbertModel(hf.AlbertConfig(embedding_size=16, **TEXT)))
 
 
 def electra():
-    """A discriminator."""
+    """Return a discriminator."""
     return text(hf.ElectraModel(hf.ElectraConfig(embedding_size=16, **TEXT)))
 
 
 def gpt2():
-    """A decoder with learned positions."""
+    """Return a decoder with learned positions."""
     config = hf.GPT2Config(
         vocab_size=VOCABULARY,
         n_embd=32,
@@ -226,13 +226,13 @@ def gpt2():
 
 
 def llama():
-    """A decoder with rotary positions and grouped heads."""
+    """Return a decoder with rotary positions and grouped heads."""
     config = hf.LlamaConfig(num_key_value_heads=2, use_cache=False, **TEXT)
     return text(hf.LlamaForCausalLM(config))
 
 
 def mistral():
-    """A decoder with a sliding window."""
+    """Return a decoder with a sliding window."""
     config = hf.MistralConfig(
         num_key_value_heads=2, use_cache=False, sliding_window=4, **TEXT
     )
@@ -240,7 +240,7 @@ def mistral():
 
 
 def mixtral():
-    """A mixture of experts."""
+    """Return a mixture of experts."""
     config = hf.MixtralConfig(
         num_key_value_heads=2, use_cache=False, num_local_experts=4, **TEXT
     )
@@ -248,13 +248,13 @@ def mixtral():
 
 
 def qwen2():
-    """A decoder with biases in its projections."""
+    """Return a decoder with biases in its projections."""
     config = hf.Qwen2Config(num_key_value_heads=2, use_cache=False, **TEXT)
     return text(hf.Qwen2ForCausalLM(config))
 
 
 def t5_encoder():
-    """An encoder with relative positions."""
+    """Return an encoder with relative positions."""
     return text(hf.T5EncoderModel(t5_config()))
 
 
@@ -269,7 +269,7 @@ def t5():
 
 
 def t5_config():
-    """A small T5."""
+    """Return a small T5."""
     return hf.T5Config(
         vocab_size=VOCABULARY,
         d_model=32,
@@ -309,7 +309,7 @@ class Cached(nn.Module):
 
 
 def cached(decoder, heads):
-    """A decoder with what it remembers as an input."""
+    """Return a decoder with what it remembers as an input."""
 
     def inputs(batch, length):
         past = torch.randn(2, 2, batch, heads, length, 8)
@@ -333,17 +333,17 @@ def llama_cached():
 
 
 def vit():
-    """A transformer over patches."""
+    """Return a transformer over patches."""
     return vision(hf.ViTForImageClassification(hf.ViTConfig(**VISION)))
 
 
 def deit():
-    """A vision transformer with a token for distillation."""
+    """Return a vision transformer with a token for distillation."""
     return vision(hf.DeiTForImageClassification(hf.DeiTConfig(**VISION)))
 
 
 def swin():
-    """A transformer over shifted windows."""
+    """Return a transformer over shifted windows."""
     config = hf.SwinConfig(
         image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4]
     )
@@ -352,7 +352,7 @@ def swin():
 
 
 def segformer():
-    """A hierarchical transformer with a head for pixels."""
+    """Return a hierarchical transformer with a head for pixels."""
     config = hf.SegformerConfig(
         hidden_sizes=[8, 16, 24, 32],
         depths=[1, 1, 1, 1],
@@ -364,7 +364,7 @@ def segformer():
 
 
 def resnet():
-    """A residual network."""
+    """Return a residual network."""
     config = hf.ResNetConfig(
         embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], layer_type="bottleneck"
     )

@@ -76,7 +76,7 @@ def built(
 
 
 def _traced_alone(program: Program, name: str) -> Any:
-    """The program's graph for the reference, or why it has none."""
+    """Return the program's graph for the reference, or why it has none."""
     try:
         traced = trace([entry_of(program, name)], {})
     except Exception as error:
@@ -140,7 +140,9 @@ def _in_parts(
 
 
 def _reference(traced: Traced) -> Any:
-    """A copy of the module, with the derivatives written but nothing simplified."""
+    """Return a copy of the module, with the derivatives written but nothing
+    simplified.
+    """
     with traced.module.context:
         copy = ir.Module.parse(traced.module.operation.get_asm(binary=False))
     run_passes(copy, ["autodiff"])

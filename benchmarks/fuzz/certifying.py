@@ -29,7 +29,7 @@ class Certified:
 
 
 def certified(programs: Sequence[Program]) -> list[Certified]:
-    """The verdict of the certificates of each program.
+    """Return the verdict of the certificates of each program.
 
     Where those of all programs together fail, each program is certified by itself.
     """

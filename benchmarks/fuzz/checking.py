@@ -48,7 +48,7 @@ def check(
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
     certify: bool = False,
 ) -> Iterator[Checked]:
-    """The verdict on each program, in no particular order.
+    """Return the verdict on each program, in no particular order.
 
     Args:
         programs: to be compiled together.
@@ -67,7 +67,7 @@ def check(
 
 
 def _with_certificates(verdicts: list[Checked]) -> Iterator[Checked]:
-    """The verdicts, those of right programs with what their certificates say."""
+    """Yield the verdicts, those of right programs with what their certificates say."""
     right = [each for each in verdicts if each.failure is None]
     found = iter(certified([each.program for each in right]))
     for each in verdicts:

@@ -29,7 +29,9 @@ _NAMES = re.compile(
 
 
 def distinct(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
-    """The programs of different graphs, each with the calls of all that are like it."""
+    """Return the programs of different graphs, each with the calls of all that are like
+    it.
+    """
     found: dict[str, Evaluated] = {}
     for each in evaluated:
         with each.program.module.context:
@@ -72,7 +74,9 @@ def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> Failure | None:
 
 
 def _joined(evaluated: Sequence[Evaluated]) -> Program:
-    """The programs' functions as one program; each gets a number before its name."""
+    """Return the programs' functions as one program; each gets a number before its
+    name.
+    """
     module: Any = None
     parameters: dict[str, Any] = {}
     for number, each in enumerate(evaluated):

@@ -10,7 +10,9 @@ from .scope import Refused, Scope, Value
 
 
 def preserving_chain(s: Scope, x: Value, length: int) -> Value:
-    """A value of the type of `x` after some steps, which may read values around."""
+    """Return a value of the type of `x` after some steps, which may read values
+    around.
+    """
     y = x
     for _ in range(length):
         try:
@@ -43,7 +45,7 @@ def _preserved(s: Scope, x: Value) -> Value:
 
 
 def function_of(s: Scope, examples: list[str], captures: bool = True) -> Block:
-    """A function of values like `examples`, with a result like the first."""
+    """Return a function of values like `examples`, with a result like the first."""
     with s.body(examples, captures) as parameters:
         y = preserving_chain(s, parameters[0], int(s.rng.integers(1, 4)))
         rest = [p for p in parameters[1:] if p.kind == parameters[0].kind]
@@ -68,7 +70,7 @@ def branch(s: Scope) -> Any:
 
 
 def scan(s: Scope) -> Any:
-    """A recurrence along the leading axis."""
+    """Return a recurrence along the leading axis."""
     xs = s.pick(lambda v: v.is_float and v.rank > 0 and v.data.shape[0] > 0)
     row = f"{xs.source}[0]"
     with s.body([row, row], captures=True) as parameters:
@@ -93,7 +95,7 @@ def mapped(s: Scope) -> Any:
 
 
 def loop(s: Scope) -> Any:
-    """A counted loop, or one that ends by a value."""
+    """Return a counted loop, or one that ends by a value."""
     x = s.pick(is_float)
     if s.chance(0.5):
         with s.body(["np.asarray(0)", x.source], captures=True) as parameters:
@@ -118,7 +120,9 @@ def folded(s: Scope) -> Any:
 
 
 def ruled(s: Scope) -> Any:
-    """A function with its own rule, or computed again, or differentiated inside."""
+    """Return a function with its own rule, or computed again, or differentiated
+    inside.
+    """
     x = s.pick(is_float)
     name = s.one_of(["with_vjp", "with_jvp", "aotc.checkpoint", "aotc.grad"])
     if name == "aotc.grad":

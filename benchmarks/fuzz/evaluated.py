@@ -50,7 +50,7 @@ def without_compiler(evaluated: list[Evaluated] | None = None) -> Iterator[None]
 def _evaluated_program(
     evaluated: list[Evaluated], program: Any, target: Any, threads: int | None
 ) -> Compilation:
-    """A traced program, as if it were compiled."""
+    """Return a traced program, as if it were compiled."""
     noted = Evaluated(program.copy())
     evaluated.append(noted)
     program = program.copy()

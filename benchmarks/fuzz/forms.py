@@ -18,7 +18,7 @@ Form = Callable[[Scope], Any]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return text.split()
 
 
@@ -84,7 +84,7 @@ def has_axes(value: Value) -> bool:
 
 
 def unary(s: Scope) -> Any:
-    """A function of each element."""
+    """Return a function of each element."""
     x = s.pick(is_float)
     table = s.one_of(["np", "np", "nn", "special"])
     if table == "nn":
@@ -102,7 +102,7 @@ def like(s: Scope, x: Value) -> Value:
 
 
 def binary(s: Scope) -> Any:
-    """A function of two values, or of a value and a number."""
+    """Return a function of two values, or of a value and a number."""
     x = s.pick(is_float)
     name = s.one_of(list(BINARY))
     y: Any = like(s, x)
@@ -117,7 +117,7 @@ def binary(s: Scope) -> Any:
 
 
 def whole(s: Scope) -> Any:
-    """A function of integers."""
+    """Return a function of integers."""
     x = s.pick(is_integer)
     if s.chance(0.3):
         return s.emit(f"np.{s.one_of(INTEGER_UNARY)}", x)
@@ -128,7 +128,7 @@ def whole(s: Scope) -> Any:
 
 
 def far(s: Scope) -> Any:
-    """A periodic function of large arguments, or a power with a large exponent.
+    """Return a periodic function of large arguments, or a power with a large exponent.
 
     They are made of integers, which are the same in every order of computation: of a
     number that is rounded in two ways, such functions have two values.
@@ -142,7 +142,7 @@ def far(s: Scope) -> Any:
 
 
 def compared(s: Scope) -> Any:
-    """A mask, and something that it chooses."""
+    """Return a mask, and something that it chooses."""
     x = s.pick(lambda v: v.dtype != "bool")
     if s.chance(0.2) and x.is_float:
         mask = s.emit(f"np.{s.one_of(PREDICATES)}", x)
@@ -239,7 +239,7 @@ def log_sums(s: Scope) -> Any:
 
 
 def moved(s: Scope) -> Any:
-    """A view, or a copy in another order."""
+    """Return a view, or a copy in another order."""
     x = s.pick(has_axes)
     a, b = axis_of(s, x), axis_of(s, x)
     order = tuple(int(i) for i in s.rng.permutation(x.rank))
@@ -262,7 +262,7 @@ def moved(s: Scope) -> Any:
 
 
 def slice_source(s: Scope, size: Any) -> str:
-    """A slice along an axis; those with steps are the most."""
+    """Return a slice along an axis; those with steps are the most."""
     steps = ["::2", "::-1", "::3", "::-2", "1::2", ":1", "1:", "-2:", ":-1", ":", "0:0"]
     weights = [6, 4, 2, 2, 2, 1, 2, 1, 2, 2, 0.2]
     chosen = s.rng.choice(len(steps), p=[w / sum(weights) for w in weights])
@@ -288,7 +288,7 @@ def key_of(s: Scope, x: Value) -> str:
 
 
 def sliced(s: Scope) -> Any:
-    """A part of a value, often beside a use of the whole."""
+    """Return a part of a value, often beside a use of the whole."""
     x = s.pick(has_axes)
     return s.emit("getitem", x, key_of(s, x))
 
@@ -350,7 +350,7 @@ def joined(s: Scope) -> Any:
 
 
 def created(s: Scope) -> Any:
-    """An array of constants in sizes of a value, and often a reduction of it."""
+    """Return an array of constants in sizes of a value, and often a reduction of it."""
     x = s.pick(has_axes)
     size, dtype = f"{x.source}.shape[{axis_of(s, x)}]", s.one_of(["float32", "int32"])
     quoted = f'"{x.dtype if x.is_float else dtype}"'

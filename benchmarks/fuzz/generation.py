@@ -49,7 +49,7 @@ class Choice:
 def random_program(
     seed: int, choice: Choice | None = None
 ) -> tuple[Program, list[Bug]]:
-    """A program as it is, forward, and what went wrong while it was traced."""
+    """Return a program as it is, forward, and what went wrong while it was traced."""
     choice = choice or Choice()
     for attempt in range(100):
         rng = numpy.random.default_rng([seed, attempt])
@@ -62,7 +62,7 @@ def random_program(
 
 
 def variants(program: Program) -> list[Program]:
-    """The program under each transformation that applies to it."""
+    """Return the program under each transformation that applies to it."""
     if not has_derivatives(program):
         return [program]
     plain = [program.transformed(name) for name in TRANSFORMS]
@@ -145,7 +145,7 @@ def _inputs(
 def _other_sizes(
     rng: numpy.random.Generator, least: dict[str, int]
 ) -> list[dict[str, int]]:
-    """The least sizes, 1, and other ones."""
+    """Return the least sizes, 1, and other ones."""
     some = {name: int(rng.choice([2, 6, 7, 8])) for name in least}
     ones = {name: max(1, low) for name, low in least.items()}
     return [dict(least), ones, some] if least else []
@@ -176,7 +176,7 @@ def _step(scope: Scope) -> None:
 
 
 def _force(scope: Scope, function: str) -> None:
-    """A step with a given function, by a form that has it or by a template."""
+    """Return a step with a given function, by a form that has it or by a template."""
     if function in templates.templates():
         templates.filled(scope, function)
         return

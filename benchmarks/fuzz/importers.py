@@ -68,7 +68,7 @@ def _positions(net: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def _resized(size: Callable[[Any], Any]) -> Step:
-    """The sum of the rows in another number, which is computed in floats."""
+    """Return the sum of the rows in another number, which is computed in floats."""
 
     def step(net: Any, x: torch.Tensor) -> torch.Tensor:
         image = x.t()[None]
@@ -124,7 +124,7 @@ class RandomModule(torch.nn.Module):
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The last matrix of the chain."""
+        """Return the last matrix of the chain."""
         for step in self.steps:
             x = _STEPS[step](self, x)
         return x
@@ -133,7 +133,7 @@ class RandomModule(torch.nn.Module):
 def random_torch_module(
     rng: Rng,
 ) -> tuple[RandomModule, tuple[torch.Tensor, ...], dict[str, Any]]:
-    """A module, example inputs, and which of their sizes vary."""
+    """Return a module, example inputs, and which of their sizes vary."""
     steps = rng.choice(list(_STEPS), int(rng.integers(2, 6))).tolist()
     sizes = int(rng.integers(3, 9)), int(rng.integers(3, 7))
     x = torch.from_numpy(rng.uniform(-1, 1, sizes).astype(np.float32))
@@ -201,34 +201,34 @@ class _Graph:
         self.tensors: list[Any] = []
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node; the name of its result."""
+        """Return a node; the name of its result."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
         return name
 
     def integers(self, *values: int) -> str:
-        """A vector of integers."""
+        """Return a vector of integers."""
         name = f"c{len(self.tensors)}"
         array = np.array(values, np.int64)
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def number(self, value: float, code: int) -> str:
-        """A float of one of ONNX's types, as a scalar."""
+        """Return a float of one of ONNX's types, as a scalar."""
         name = f"c{len(self.tensors)}"
         array = np.array(value, helper.tensor_dtype_to_np_dtype(code))
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def size(self, x: str, axis: int) -> str:
-        """A size, as a vector of one element."""
+        """Return a size, as a vector of one element."""
         shape, place = self.add("Shape", x), self.integers(axis)
         if self.rng.random() < 0.5:
             return self.add("Gather", shape, place, axis=0)
         return self.add("Slice", shape, place, self.integers(axis + 1))
 
     def scalar(self, size: str) -> str:
-        """A vector of one element as a scalar."""
+        """Return a vector of one element as a scalar."""
         return self.add("Squeeze", size, self.integers(0))
 
 
@@ -293,7 +293,7 @@ def _padded_rows(g: _Graph, x: str) -> str:
 
 
 def _scaled(g: _Graph, x: str) -> str:
-    """The sum of so many equal rows as floats that are computed of sizes say."""
+    """Return the sum of so many equal rows as floats that are computed of sizes say."""
     code = int(g.rng.choice([TensorProto.FLOAT, TensorProto.DOUBLE]))
     size = g.add("Cast", g.size(x, int(g.rng.integers(2))), to=code)
     for op in g.rng.choice(["Mul", "Div", "Add"], int(g.rng.integers(1, 4))):
@@ -327,7 +327,7 @@ _ONNX_STEPS: tuple[Callable[[_Graph, str], str], ...] = (
 
 
 def random_onnx_model(rng: Rng) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model over one matrix of open sizes, and inputs for a call."""
+    """Return a model over one matrix of open sizes, and inputs for a call."""
     graph, name = _Graph(rng), "x"
     for place in rng.integers(0, len(_ONNX_STEPS), int(rng.integers(2, 7))):
         name = _ONNX_STEPS[place](graph, name)
@@ -381,7 +381,7 @@ CHECKS: dict[str, Callable[[Rng], str]] = {"torch": check_torch, "onnx": check_o
 
 
 def outcomes(count: int, seed: int, kind: str) -> Iterator[tuple[int, str]]:
-    """The seed and the outcome of each of `count` programs."""
+    """Yield the seed and the outcome of each of `count` programs."""
     for number in range(seed, seed + count):
         try:
             yield number, CHECKS[kind](np.random.default_rng(number))

@@ -104,7 +104,7 @@ def _is_narrow(program: Program) -> bool:
 
 
 def widened(program: Program) -> Program:
-    """The program in f64."""
+    """Return the program in f64."""
     inputs = [
         replace(x, dtype="float64") if x.dtype == "float32" else x
         for x in program.inputs

@@ -47,7 +47,7 @@ _MOST_ELEMENTS = 1 << 16  # of an array that a mutant asks for
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every part of a JSON value."""
+    """Yield the path of every part of a JSON value."""
     yield path
     children = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutate(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """A copy of a manifest with one to three changes."""
+    """Return a copy of a manifest with one to three changes."""
     changed = deepcopy(manifest)
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         known = [path for path in places(changed) if path and path[0] != "schema"]

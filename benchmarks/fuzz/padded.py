@@ -45,7 +45,7 @@ PASSES = ("autodiff", "inline", "simplify", "cse", "recover-ops", "simplify")
 
 
 def main() -> int:
-    """The command."""
+    """Return the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _programs(seed: int, choice: Choice) -> list[Program]:
-    """A program, and what differentiation and batching make of it."""
+    """Return a program, and what differentiation and batching make of it."""
     try:
         return variants(random_program(seed, choice)[0])
     except Refused:
@@ -142,7 +142,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _pad(array: Any, kind: Any) -> Any:
-    """An array in the sizes of the bucket, garbage behind it."""
+    """Return an array in the sizes of the bucket, garbage behind it."""
     dtype = dtypes.to_numpy(kind.dtype)
     least = np.nan if dtypes.is_float(kind.dtype) else _least(dtype)
     padded = np.full(kind.shape, least, dtype)

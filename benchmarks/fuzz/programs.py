@@ -28,7 +28,7 @@ class Input:
     dtype: str
 
     def sized(self, sizes: dict[str, int]) -> tuple[int, ...]:
-        """The shape for these values of the symbols."""
+        """Return the shape for these values of the symbols."""
         return tuple(sizes[n] if isinstance(n, str) else n for n in self.shape)
 
 
@@ -104,7 +104,7 @@ class Program:
 
 
 def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps, and those of their blocks."""
+    """Yield the steps, and those of their blocks."""
     for step in steps:
         for block in step.blocks:
             yield from all_steps(block.steps)
@@ -112,12 +112,12 @@ def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def names_in(source: str) -> set[str]:
-    """The inputs, results and parameters that Python source mentions."""
+    """Return the inputs, results and parameters that Python source mentions."""
     return set(_NAME.findall(source))
 
 
 def renamed(source: str, old: str, new: str) -> str:
-    """The source with another expression in the place of a name."""
+    """Return the source with another expression in the place of a name."""
     return re.sub(rf"\b{old}\b", lambda _: new, source)
 
 
@@ -139,7 +139,7 @@ def to_json(program: Program) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Program:
-    """The inverse of `to_json`."""
+    """Return the inverse of `to_json`."""
     inputs = [
         Input(name, tuple(shape), dtype)
         for name, (dtype, *shape) in data["inputs"].items()

@@ -146,7 +146,7 @@ def _integer_convolution(
 
 
 def pooling(e: QuantizedEntry) -> None:
-    """The largest or the mean of windows."""
+    """Return the largest or the mean of windows."""
     windows = _windows(e, is_pool=True)
     if windows is None:
         return
@@ -165,7 +165,7 @@ def pooling(e: QuantizedEntry) -> None:
 
 
 def reduction(e: QuantizedEntry) -> None:
-    """The mean, sum or largest along some axes."""
+    """Return the mean, sum or largest along some axes."""
     found = e.some_levels(2, 3, 4)
     if found is None:
         return
@@ -234,7 +234,9 @@ def chain(e: QuantizedEntry) -> None:
 
 
 def table(e: QuantizedEntry) -> None:
-    """A function of one byte that the build tabulates, or a table of the model."""
+    """Return a function of one byte that the build tabulates, or a table of the
+    model.
+    """
     found = e.some_levels()
     if found is None:
         return
@@ -274,7 +276,7 @@ def rows(e: QuantizedEntry) -> None:
 
 
 def gate(e: QuantizedEntry) -> None:
-    """A function of one byte, times another."""
+    """Return a function of one byte, times another."""
     found = e.some_levels()
     if found is None:
         return

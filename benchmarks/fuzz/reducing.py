@@ -26,7 +26,7 @@ Found = tuple[Program, Failure]
 def reduced(
     program: Program, failure: Failure, failing: Failing, seconds: float
 ) -> Found:
-    """A smaller program that fails in the same way, and its failure.
+    """Return a smaller program that fails in the same way, and its failure.
 
     Args:
         program: that fails.

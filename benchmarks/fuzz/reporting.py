@@ -114,7 +114,7 @@ class Report:
 
 
 def failure_text(program: Program, failure: Failure) -> str:
-    """A failure, with the model file that shows it."""
+    """Return a failure, with the model file that shows it."""
     return f"# {failure.kind}: {failure.message}\n{model_source(program)}"
 
 

@@ -50,7 +50,7 @@ class Runner:
         return None
 
     def call(self, vmfb: bytes, entry: Entry, arrays: Arrays) -> Arrays | Failure:
-        """The results of an entry of a module, or how the call failed."""
+        """Return the results of an entry of a module, or how the call failed."""
         failure = self.load(vmfb)
         if failure is not None:
             return failure

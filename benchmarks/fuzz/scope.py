@@ -122,7 +122,7 @@ class Scope:
     # ---- choices --------------------------------------------------------------------
 
     def pick(self, suits: Callable[[Value], bool] = lambda value: True) -> Value:
-        """A value; those that were made last are likelier."""
+        """Return a value; those that were made last are likelier."""
         found = [value for value in self.values if suits(value)]
         if not found:
             raise Refused
@@ -159,7 +159,7 @@ class Scope:
         return found[0]
 
     def fresh(self, letter: str) -> str:
-        """A name that nothing has."""
+        """Return a name that nothing has."""
         self.count += 1
         return f"{letter}{self.count}"
 
@@ -219,7 +219,7 @@ class Scope:
                 raise Refused
 
     def within(self, value: Value, low: float, high: float) -> Value:
-        """The value, or one made of it, with elements from `low` to `high`."""
+        """Return the value, or one made of it, with elements from `low` to `high`."""
         data = value.data.astype("f8")
         if data.min(initial=low) >= low and data.max(initial=high) <= high:
             return value
@@ -251,7 +251,7 @@ class Scope:
             self.steps, self.values = outer_steps, outer_values
 
     def block(self, parameters: list[Value], result: str) -> Block:
-        """The function whose steps were emitted."""
+        """Return the function whose steps were emitted."""
         names = tuple(value.source for value in parameters)
         return Block(self.fresh("b"), names, tuple(self.steps), result)
 
@@ -266,7 +266,7 @@ def _part_source(name: str, result: Any, number: int) -> str:
 
 
 def _arrays(result: Any) -> list[Array]:
-    """The arrays of a result, which may be nested once at most."""
+    """Return the arrays of a result, which may be nested once at most."""
     if isinstance(result, Array):
         return [result]
     parts = list(result) if isinstance(result, (tuple, list)) else []

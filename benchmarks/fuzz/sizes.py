@@ -85,7 +85,7 @@ class Draw:
         return self._random.choice(choices)
 
     def _text(self, depth: int, templates: Sequence[str]) -> str:
-        """A template with expressions in the places of W, T and C.
+        """Return a template with expressions in the places of W, T and C.
 
         W stands for a whole number, T for a truth value, C for a number from 1 to 6.
         """
@@ -100,15 +100,15 @@ class Draw:
         return found
 
     def whole(self, depth: int) -> str:
-        """An expression of whole numbers."""
+        """Return an expression of whole numbers."""
         return self._text(depth, _WHOLE if depth > 0 else _SIZES)
 
     def truth(self, depth: int) -> str:
-        """An expression that is true or false."""
+        """Return an expression that is true or false."""
         return self._text(max(depth, 1), _TRUTHS)
 
     def body(self) -> str:
-        """The statements of a program."""
+        """Return the statements of a program."""
         return self._text(self._random.randint(1, 3), _BODIES)
 
 
@@ -206,7 +206,7 @@ _BODIES = (
 
 
 def random_program(seed: int) -> Program:
-    """The program of a seed."""
+    """Return the program of a seed."""
     draw = Draw(seed)
     source = f"def program(x, y):\n    {draw.body()}\n"
     contracts = [draw.one_of(*DIMS) for _ in range(3)]
@@ -219,7 +219,7 @@ def random_program(seed: int) -> Program:
 
 
 def _function(program: Program, **given: Any) -> Any:
-    """The program as a function that sees these names."""
+    """Return the program as a function that sees these names."""
     file = f"<sizes {program.seed}>"
     lines = program.source.splitlines(keepends=True)
     linecache.cache[file] = len(program.source), None, lines, file
@@ -230,7 +230,7 @@ def _function(program: Program, **given: Any) -> Any:
 
 
 def arrays_of(call: Call) -> tuple[Any, Any]:
-    """The arguments of a call: small whole numbers."""
+    """Return the arguments of a call: small whole numbers."""
     n, m, k = call
     x = np.arange(n * m, dtype="f4").reshape(n, m) % 5
     return x, np.arange(k, dtype="f4") % 5
@@ -283,7 +283,7 @@ def _with_aotc(program: Program) -> Any:
 
 
 def _entry(program: Program) -> Callable[..., Any]:
-    """The program as an entry, evaluated op by op."""
+    """Return the program as an entry, evaluated op by op."""
     n, m, k = (
         aotc.Dim(name, **keywords)
         for name, keywords in zip("nmk", program.dims, strict=True)
@@ -362,7 +362,7 @@ def wrong_code(evaluated: Sequence[Evaluated], runner: Runner) -> Iterator[str]:
 
 
 def main() -> int:
-    """The command."""
+    """Return the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz.sizes")
     add = parser.add_argument
     add("--programs", type=int, default=300, help="how many (300)")

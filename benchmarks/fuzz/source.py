@@ -52,7 +52,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def model_source(program: Program) -> str:
-    """A model file with the program as its entry."""
+    """Return a model file with the program as its entry."""
     used = program.functions
     helpers = [inspect.getsource(RULES[name]) for name in RULES if name in used]
     specs = ", ".join(f"{x.name}={_spec(x.shape, x.dtype)}" for x in program.inputs)
@@ -65,7 +65,7 @@ def model_source(program: Program) -> str:
 
 
 def function_source(program: Program) -> str:
-    """The entry function, called `program`."""
+    """Return the entry function, called `program`."""
     taken = [x.name for x in program.inputs if x.dtype in FLOATS]
     lines = [line for step in program.steps for line in step_lines(step)]
     returned = ", ".join(program.results)
@@ -93,7 +93,7 @@ def _entry_body(program: Program, taken: Sequence[str]) -> str:
 
 
 def step_lines(step: Step) -> Iterator[str]:
-    """The statements of a step."""
+    """Yield the statements of a step."""
     for block in step.blocks:
         yield f"def {block.name}({', '.join(block.parameters)}):"
         for inner in block.steps:
@@ -104,7 +104,7 @@ def step_lines(step: Step) -> Iterator[str]:
 
 
 def call_source(function: str, arguments: Sequence[str]) -> str:
-    """A call as a user writes it."""
+    """Return a call as a user writes it."""
     if function == "getitem":
         return "{}[{}]".format(*arguments)
     if function.startswith("at."):
@@ -121,5 +121,5 @@ def _spec(shape: Sequence[int | str], dtype: str) -> str:
 
 
 def step_count(program: Program) -> int:
-    """The number of functions that the program applies."""
+    """Return the number of functions that the program applies."""
     return sum(1 for _ in all_steps(program.steps))

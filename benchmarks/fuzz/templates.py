@@ -57,7 +57,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
 
 @cache
 def templates() -> dict[str, list[Template]]:
-    """The calls that can be written as source, by function."""
+    """Return the calls that can be written as source, by function."""
     found: dict[str, list[Template]] = defaultdict(list)
     for each in [*_tested_calls(), *_parity_settings()]:
         if each.function in public_functions() and _is_written(each):
@@ -67,7 +67,9 @@ def templates() -> dict[str, list[Template]]:
 
 @cache
 def tested_calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The arguments of a call that works for each public function, by family.name."""
+    """Return the arguments of a call that works for each public function, by
+    family.name.
+    """
     file = ROOT / "tests/aotc/conftest.py"
     spec = importlib.util.spec_from_file_location("tested_calls", file)
     assert spec is not None
@@ -183,7 +185,7 @@ def constant_source(array: Any) -> str:
 
 
 def filled(s: Scope, function: str) -> Value:
-    """A step that applies a function to arrays made of values of the program."""
+    """Return a step that applies a function to arrays made of values of the program."""
     options = templates().get(function)
     if not options:
         raise Refused
@@ -205,7 +207,7 @@ def filled(s: Scope, function: str) -> Value:
 
 
 def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
-    """The numbers of an array, plus a little of a value."""
+    """Return the numbers of an array, plus a little of a value."""
     number = s.emit(
         "np.asarray", f'{constant_source(array)}, "{dtypes.numpy_name(kind)}"'
     )
@@ -222,5 +224,5 @@ def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
 
 
 def any_template(s: Scope) -> Any:
-    """A step with any public function."""
+    """Return a step with any public function."""
     return filled(s, s.one_of(sorted(templates())))

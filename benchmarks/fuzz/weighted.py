@@ -92,7 +92,7 @@ Call = Callable[[str, Mapping[str, Any]], Sequence[Any]]
 
 
 def model_source(seed: int, entries: int) -> str:
-    """A model file with so many random entries."""
+    """Return a model file with so many random entries."""
     return source_of(drawn_entries(seed, entries))
 
 
@@ -113,7 +113,7 @@ def drawn_entries(
 
 
 def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
-    """A model file with these entries, of floats of a dtype."""
+    """Return a model file with these entries, of floats of a dtype."""
     weights = {name: shape for each in drawn for name, shape in each.weights.items()}
     rows = "".join(f'    "{x}": {_weight(x, shape)},\n' for x, shape in weights.items())
     table = f"w = aotc.Weights({{\n{rows}}})\n"
@@ -124,7 +124,7 @@ def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
 
 
 def _weight(name: str, shape: Sequence[int]) -> str:
-    """A weight as a model file has it: random numbers."""
+    """Return a weight as a model file has it: random numbers."""
     if name.endswith(NIBBLES):
         return f"nibbles(*{shape}, {len(name) % 2 == 0})"
     if not shape:
@@ -135,7 +135,9 @@ def _weight(name: str, shape: Sequence[int]) -> str:
 def differences(
     model: Path, bundle: Path, threads: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The entries of a bundle that do not compute what their model says, and how."""
+    """Return the entries of a bundle that do not compute what their model says, and
+    how.
+    """
     built = aotc.load(bundle, allow_unsigned=True, threads=threads)
     return _differences(
         load(model), lambda name, inputs: _leaves(built.entries[name](**inputs))
@@ -145,7 +147,8 @@ def differences(
 def differences_by_passes(
     model: Path, settings: Settings, kernels: Counter[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The entries whose graph the passes have changed in what it computes, and how.
+    """Yield the entries whose graph the passes have changed in what it computes, and
+    how.
 
     Args:
         model: that has them.
@@ -177,7 +180,7 @@ def differences_by_passes(
 
 
 def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
-    """The entries that a call gives other results of than the reference does."""
+    """Yield the entries that a call gives other results of than the reference does."""
     run_passes(program.module, ("autodiff",), silently=True)
     for entry in program.entries:
         ports = entry.ports("input")
@@ -246,7 +249,7 @@ def _judged(
 
 
 def _leaves(found: Any) -> list[Any]:
-    """The arrays of a result, in order."""
+    """Return the arrays of a result, in order."""
     if isinstance(found, dict):
         return [leaf for each in found.values() for leaf in _leaves(each)]
     if isinstance(found, (tuple, list)):
@@ -323,7 +326,7 @@ def _failures_in_parts(
 
 
 def used_families(bundle: Path) -> Iterator[str]:
-    """The family of each kernel of a bundle."""
+    """Yield the family of each kernel of a bundle."""
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for variant in manifest["variants"]:
         for row in variant.get("kernels", {}).get("regions", ()):

@@ -76,7 +76,9 @@ class Entry:
         return self.one_of(found) if found else None
 
     def weight(self, *shape: Size) -> str:
-        """A new one, or one of this shape that there is; sizes that vary are 1."""
+        """Return a new one, or one of this shape that there is; sizes that vary are
+        1.
+        """
         sizes = tuple(n if isinstance(n, int) else 1 for n in shape)
         known = [name for name, other in self.weights.items() if other == sizes]
         if known and self.chance(0.4):
@@ -86,7 +88,7 @@ class Entry:
         return f"w[{name!r}]"
 
     def add(self, source: str, shape: Shape, *read: str) -> None:
-        """A value, unless it has too many elements."""
+        """Return a value, unless it has too many elements."""
         if element_count(shape) <= LARGEST:
             name = f"v{len(self.lines)}"
             self.lines.append(f"{name} = {source}")
@@ -232,13 +234,13 @@ class Entry:
         return str(self.one_of(UNARY).format(self._line(source)))
 
     def _line(self, source: str) -> str:
-        """The name of a value that only the next lines read."""
+        """Return the name of a value that only the next lines read."""
         name = f"t{len(self.lines)}"
         self.lines.append(f"{name} = {source}")
         return name
 
     def pooling(self) -> None:
-        """The largest or the mean of windows."""
+        """Return the largest or the mean of windows."""
         found = self._windows()
         if found is None:
             return
@@ -251,7 +253,7 @@ class Entry:
         self.add(source, (count, *result, channels), x)
 
     def _windows(self) -> Any:
-        """A value, the windows that go over it, and how many there are."""
+        """Return a value, the windows that go over it, and how many there are."""
         found = self.value(3, 4)
         if found is None:
             return None
@@ -384,7 +386,8 @@ class Entry:
         return ("n", *shape[1:])
 
     def source(self) -> str:
-        """The entry in a model file; it returns what is unread, and one value more.
+        """Return the entry in a model file; it returns what is unread, and one value
+        more.
 
         Some return the derivative of a sum of that by their inputs and weights, and
         some keep their first input as a state between calls.
@@ -416,7 +419,9 @@ class Entry:
         return f"{before}@aotc.entry({given})\ndef {self.name}(w, {names}):\n{body}\n"
 
     def _gradient(self, names: str, body: str) -> str:
-        """The body of an entry that returns what the one of `body` changes by."""
+        """Return the body of an entry that returns what the one of `body` changes
+        by.
+        """
         indented = "\n".join(f"    {line}" for line in body.splitlines())
         positions = tuple(range(1 + len(names.split(", "))))
         return (

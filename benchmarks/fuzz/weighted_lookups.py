@@ -70,7 +70,7 @@ def _along(entry: Entry) -> None:
 
 
 def _places(entry: Entry) -> None:
-    """The place of the largest or the least element of an input."""
+    """Return the place of the largest or the least element of an input."""
     inputs = [v for v in entry.values if v[0].startswith("x") and len(v[1]) > 1]
     if not inputs:
         return
@@ -82,7 +82,7 @@ def _places(entry: Entry) -> None:
 
 
 def _first_few(entry: Entry) -> None:
-    """The first few of rows of an input, or their places."""
+    """Return the first few of rows of an input, or their places."""
     inputs = [v for v in entry.values if v[0].startswith("x")]
     x, (*rows, size) = entry.one_of(inputs)
     if not isinstance(size, int):
@@ -96,7 +96,7 @@ def _first_few(entry: Entry) -> None:
 
 
 def _product_of_nibbles(entry: Entry) -> None:
-    """A product by a weight of four bits."""
+    """Return a product by a weight of four bits."""
     found = entry.value(1, 2, 3)
     if found is None:
         return

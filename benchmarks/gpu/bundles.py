@@ -42,7 +42,9 @@ class Builder:
         self.refused: dict[str, dict[str, str]] = {}
 
     def build(self, subject: Subject, folder: Path) -> list[Bundle]:
-        """The bundles of a subject; several where a target refuses some entries."""
+        """Return the bundles of a subject; several where a target refuses some
+        entries.
+        """
         return self._parts(subject, (), subject.targets, folder)
 
     def _parts(

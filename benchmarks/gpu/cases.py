@@ -137,7 +137,8 @@ def _tolerances(
 
 
 def _compact(tolerance: Any) -> Any:
-    """A tolerance as f32, rounded up; one number where all elements have the same.
+    """Return a tolerance as f32, rounded up; one number where all elements have the
+    same.
 
     Only seven bits of the mantissa are kept, so that the archive is smaller.
     """

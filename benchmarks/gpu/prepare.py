@@ -106,7 +106,9 @@ def _empty(folder: Path) -> None:
 
 
 def _compile_probe(program: Path) -> None:
-    """The C probe for this architecture; the other machine may have no compiler."""
+    """Return the C probe for this architecture; the other machine may have no
+    compiler.
+    """
     command = ["cc", "-std=c11", "-O1", str(PROBE), "-o", str(program), "-ldl"]
     if shutil.which("cc"):
         subprocess.run(command, check=True)
@@ -173,7 +175,7 @@ def _tell(text: str) -> None:
 
 
 def _sizes(folder: Path, seconds: float) -> str:
-    """A line on each part of the folder."""
+    """Return a line on each part of the folder."""
     parts = [folder / PROGRAMS, *sorted(folder.glob("wheels/*.whl"))]
     lines = [f"{path.stat().st_size / 1e6:8.2f} MB  {path.name}" for path in parts]
     return "\n".join(
@@ -186,7 +188,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def names(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The names in a list with commas between.
+    """Return the names in a list with commas between.
 
     Raises:
         SystemExit: one of them is unknown.

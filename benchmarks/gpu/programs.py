@@ -124,7 +124,7 @@ _COMPARED = {
 
 
 def model_subjects(names: Sequence[str], targets: Sequence[Target]) -> list[Subject]:
-    """The models of these names, for these targets."""
+    """Return the models of these names, for these targets."""
     return [
         Subject(name, model, tuple(targets), timed, _COMPARED.get(name, ()))
         for name, (model, timed) in _MODELS.items()
@@ -163,7 +163,7 @@ def fuzz_subjects(
 
 
 def write_fuzz_model(folder: Path, name: str, programs: Mapping[str, Program]) -> Path:
-    """A model file that has these programs as its entries."""
+    """Return a model file that has these programs as its entries."""
     model = folder / f"{name.replace('-', '_')}.py"
     model.write_text(_FUZZ_MODEL.format(name=name), encoding="utf-8")
     rows = {name: to_json(program) for name, program in programs.items()}

@@ -63,7 +63,7 @@ def _own_wheel(folder: Path) -> None:
 
 
 def _sources() -> Iterator[Path]:
-    """The files and folders that the distribution is made of."""
+    """Yield the files and folders that the distribution is made of."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     mapped = tomllib.loads(text)["tool"]["setuptools"]["package-dir"].values()
     for name in ("pyproject.toml", "README.md", "LICENSE", "aotc", *mapped):

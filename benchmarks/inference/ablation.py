@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     known = [*MODELS, *(f"{name}-training" for name in TRAINED)]
     parser = argparse.ArgumentParser(
@@ -70,7 +70,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def prepare(name: str, options: argparse.Namespace) -> Subject:
-    """A case of the command line, with what its builds begin with."""
+    """Return a case of the command line, with what its builds begin with."""
     folder = options.work / "ablation" / name
     target = Target.parse(options.level)
     if name.endswith("-training"):

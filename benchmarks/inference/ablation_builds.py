@@ -77,7 +77,9 @@ class Subject:
     expected: Path
 
     def lower(self, without: str) -> Lowered:
-        """The IR that IREE gets when a part is left out, which is quickly had."""
+        """Return the IR that IREE gets when a part is left out, which is quickly
+        had.
+        """
         report = build(
             self.source,
             targets=[self.target],
@@ -90,7 +92,7 @@ class Subject:
         return Lowered(_digest(report.ir), changed)
 
     def build(self, without: str) -> Built:
-        """The bundle without a part."""
+        """Return the bundle without a part."""
         folder = self.folder / (without or "whole")
         try:
             report = build(
@@ -140,7 +142,7 @@ class Subject:
 
 
 def exported(name: str, case: Path, target: Target, folder: Path) -> Subject:
-    """A model that `inference.export` has written."""
+    """Return a model that `inference.export` has written."""
     source = case / "model.py"
     source = source if source.exists() else case / "program.pt2"
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +153,7 @@ def exported(name: str, case: Path, target: Target, folder: Path) -> Subject:
 
 
 def training_step(name: str, target: Target, folder: Path) -> Subject:
-    """The training step of an example."""
+    """Return the training step of an example."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     source = EXAMPLES / name.removesuffix("-training") / "model.py"

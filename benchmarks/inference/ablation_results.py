@@ -59,7 +59,7 @@ class Change:
 
 
 def change_table(changes: list[Change]) -> str:
-    """A line for each part and each program that it changes."""
+    """Return a line for each part and each program that it changes."""
     heads = ("dispatches", "calls of kernels", "GFLOP in kernels", "expected of them")
     lines = [line("left out", "case", *heads, "time"), rule(2, len(heads) + 1)]
     for part in dict.fromkeys(each.part for each in changes):
@@ -72,7 +72,9 @@ def change_table(changes: list[Change]) -> str:
 
 
 def idle_passes(ran: dict[str, dict[str, bool]]) -> str:
-    """The places of the pipeline at which a pass changed nothing, in any program."""
+    """Return the places of the pipeline at which a pass changed nothing, in any
+    program.
+    """
     places = list(dict.fromkeys(place for each in ran.values() for place in each))
     idle = [place for place in places if not any(e.get(place) for e in ran.values())]
     if not idle:

@@ -90,7 +90,7 @@ class Case:
         return row
 
     def measure(self, systems: list[System], settings: Settings) -> list[Row]:
-        """A row for each system and number of threads; all are prepared before.
+        """Return a row for each system and number of threads; all are prepared before.
 
         A model of symbolic sizes is timed beside aotc's builds for the sizes of the
         batch.
@@ -106,7 +106,7 @@ class Case:
         return rows
 
     def _prepare(self, system: System) -> Artifact | str:
-        """The system's form, or why there is none."""
+        """Return the system's form, or why there is none."""
         print(f"{self.model}, batch {self.batch}: {system.name}", file=sys.stderr)
         folder = self.work / "builds" / system.label / self.exported.name
         try:
@@ -142,7 +142,9 @@ class Case:
     def _start(
         self, system: System, artifact: Artifact | str, row: Row, settings: Settings
     ) -> Worker | None:
-        """A worker whose results are right; else what is wrong stands in the row."""
+        """Return a worker whose results are right; else what is wrong stands in the
+        row.
+        """
         if isinstance(artifact, str):
             row.failure = artifact
             return None

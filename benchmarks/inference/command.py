@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     parser = argparse.ArgumentParser(
         description="Time whole models in aotc and its peers, each in its own process.",
@@ -115,7 +115,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
-    """The interpreter of each environment that is needed.
+    """Return the interpreter of each environment that is needed.
 
     PyTorch's exports the models; that of aotc tells what has to be installed to run
     bundles, and matplotlib's draws.
@@ -175,7 +175,7 @@ def facts(options: argparse.Namespace) -> dict[str, object]:
 
 
 def processor() -> str:
-    """The name of this machine's processor."""
+    """Return the name of this machine's processor."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor()

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def source_digest() -> str:
-    """A digest of the networks' sources, this file and PyTorch's version."""
+    """Return a digest of the networks' sources, this file and PyTorch's version."""
     digest = hashlib.sha256(torch.__version__.encode())
     for file in (
         Path(__file__),

@@ -23,7 +23,9 @@ def main() -> None:
 
 
 def required(name: str) -> list[Distribution]:
-    """The distribution and those that it requires here, directly or not, each once."""
+    """Return the distribution and those that it requires here, directly or not, each
+    once.
+    """
     found: dict[str, Distribution] = {}
     names = [name]
     while names:
@@ -39,7 +41,7 @@ def required(name: str) -> list[Distribution]:
 
 
 def requirements(of: Distribution) -> list[str]:
-    """The names of what it requires without extras."""
+    """Return the names of what it requires without extras."""
     lines = [line.partition(";")[::2] for line in of.requires or ()]
     return [
         re.match(r"[\w.-]+", line.strip())[0]
@@ -49,7 +51,7 @@ def requirements(of: Distribution) -> list[str]:
 
 
 def normalized(name: str) -> str:
-    """The one spelling of a name (PEP 503)."""
+    """Return the one spelling of a name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -34,12 +34,12 @@ class Times:
         return min(self.calls)
 
     def percentile(self, share: int) -> float:
-        """The time within which `share` % of all calls end, of all rounds."""
+        """Return the time within which `share` % of all calls end, of all rounds."""
         ordered = sorted(self.calls)
         return ordered[min(len(ordered) * share // 100, len(ordered) - 1)]
 
     def ratio(self, other: Times) -> float:
-        """The median over the rounds of this system's median by the other's."""
+        """Return the median over the rounds of this system's median by the other's."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         return statistics.median(
             statistics.median(mine) / statistics.median(theirs)

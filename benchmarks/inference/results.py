@@ -235,10 +235,10 @@ def _facts(row: Row) -> list[str]:
 
 
 def line(*cells: object) -> str:
-    """A row of a table."""
+    """Return a row of a table."""
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 def rule(left: int, right: int) -> str:
-    """The row below the heads: so many columns to the left, and to the right."""
+    """Return the row below the heads: so many columns to the left, and to the right."""
     return "|" + "---|" * left + "--:|" * right

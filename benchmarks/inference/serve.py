@@ -44,14 +44,16 @@ def serve(commands: dict[str, Callable[..., object]]) -> None:
 
 
 def compare(call: Call, file: str) -> float:
-    """The largest difference of all outputs, each by its largest value."""
+    """Return the largest difference of all outputs, each by its largest value."""
     with np.load(file) as expected:
         pairs = list(zip(call(), expected.values(), strict=True))
     return max(relative_error(*pair) for pair in pairs)
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference by the largest value; infinite for unlike shapes."""
+    """Return the largest difference by the largest value; infinite for unlike
+    shapes.
+    """
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     return float(np.abs(found - expected).max() / np.abs(expected).max())
@@ -70,7 +72,9 @@ def memory(call: Call) -> tuple[int, int]:
 
 
 def peak() -> int:
-    """The peak of resident bytes of this process, since it was last forgotten."""
+    """Return the peak of resident bytes of this process, since it was last
+    forgotten.
+    """
     lines = Path("/proc/self/status").read_text().splitlines()
     found = next(line for line in lines if line.startswith("VmHWM"))
     return int(found.split()[1]) * 1024

@@ -45,7 +45,7 @@ class Worker:
         self.cold_start = time.perf_counter() - start
 
     def compare(self, expected: Path) -> float:
-        """The largest error of its outputs, relative to their largest value."""
+        """Return the largest error of its outputs, relative to their largest value."""
         return self._ask("compare", expected)
 
     def run(self, count: int, clock: str) -> list[float]:

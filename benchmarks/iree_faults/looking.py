@@ -56,7 +56,7 @@ class Finding:
 
 
 def named(name: str) -> Fault:
-    """The fault of a name."""
+    """Return the fault of a name."""
     return {fault.name: fault for fault in FAULTS}[name]
 
 

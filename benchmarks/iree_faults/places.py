@@ -21,7 +21,7 @@ _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def mentions(path: str) -> set[str]:
-    """The places in a source file that speak of a release of IREE."""
+    """Return the places in a source file that speak of a release of IREE."""
     text = (ROOT / path).read_text(encoding="utf-8")
     found = {
         _anchor(paragraph, owner)
@@ -54,7 +54,9 @@ def _anchor(paragraph: str, owner: str) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
-    """The paragraphs of docstrings and comments, in one line each, and of what."""
+    """Yield the paragraphs of docstrings and comments, in one line each, and of
+    what.
+    """
     tree, lines = ast.parse(text), text.splitlines()
     yield from _docstrings(tree)
     named = list(_named(tree.body))
@@ -85,7 +87,9 @@ def _joined(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _named(body: Sequence[ast.stmt], outer: str = "") -> Iterator[tuple[str, ast.stmt]]:
-    """The functions, classes and constants of a body, with those within classes."""
+    """Yield the functions, classes and constants of a body, with those within
+    classes.
+    """
     for node in body:
         if isinstance(node, _Named):
             yield outer + node.name, node
@@ -99,7 +103,7 @@ def _named(body: Sequence[ast.stmt], outer: str = "") -> Iterator[tuple[str, ast
 
 
 def _owner(named: Sequence[tuple[str, ast.stmt]], line: int) -> str:
-    """The innermost of what is named that has a line, or begins with it."""
+    """Return the innermost of what is named that has a line, or begins with it."""
     found = "module"
     for name, node in named:
         if node.lineno <= line <= (node.end_lineno or node.lineno):

@@ -142,7 +142,9 @@ def compile_known_numbers() -> str | None:
 
 
 def _chain(*, is_known: bool, length: int = 60) -> str:
-    """A module that computes 12 numbers from others, each op from the one before."""
+    """Return a module that computes 12 numbers from others, each op from the one
+    before.
+    """
     kind = "tensor<12xi32>"
     known = f"arith.constant dense<{list(range(12))}> : {kind}"
     ops = [f"  %v0 = {known if is_known else f'tensor.cast %x : {kind} to {kind}'}"]
@@ -171,7 +173,7 @@ def _elementwise(name: str, sources: str, op: str) -> list[str]:
 
 
 def _seconds_to_compile(text: str) -> float:
-    """The time of a processor that IREE's compiler takes for a module."""
+    """Return the time of a processor that IREE's compiler takes for a module."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     iree.compiler.compile_str(text, extra_args=Source("").arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -111,7 +111,7 @@ class Refused:
     message: str
 
     def look(self) -> str | None:
-        """The line of IREE's that has the message."""
+        """Return the line of IREE's that has the message."""
         said = self.source.refusal()
         if said is None:
             return None
@@ -121,7 +121,7 @@ class Refused:
         return f"IREE says: {_shortened(lines[0])}"
 
     def describe(self) -> str:
-        """The file and the message."""
+        """Return the file and the message."""
         return f'`{self.source.name}.mlir`: "{self.message}"'
 
 
@@ -158,7 +158,7 @@ class Wrong:
         return f"wrong elements: {seen}" if seen else None
 
     def describe(self) -> str:
-        """The file."""
+        """Return the file."""
         return f"`{self.source.name}.mlir`: a wrong result"
 
 
@@ -189,7 +189,7 @@ class Fails:
         return None
 
     def describe(self) -> str:
-        """The file and the message."""
+        """Return the file and the message."""
         return f'`{self.source.name}.mlir`, when it is run: "{self.message}"'
 
 
@@ -219,7 +219,7 @@ class Code:
         return None if count == self.right else f"`{self.text}` {count} times"
 
     def describe(self) -> str:
-        """The file and the text."""
+        """Return the file and the text."""
         return (
             f"`{self.source.name}.mlir`: `{self.text}` is not there "
             f"{self.right} times in phase {self.phase}"
@@ -248,7 +248,7 @@ class CompilerDies:
         return f"the compiler dies of {self.signal}"
 
     def describe(self) -> str:
-        """The file and the signal."""
+        """Return the file and the signal."""
         return f"`{self.source.name}.mlir`: the compiler dies of {self.signal}"
 
 
@@ -270,7 +270,7 @@ class Dies:
         return None
 
     def describe(self) -> str:
-        """The function and the signal."""
+        """Return the function and the signal."""
         return f"`runs.{self.run.__name__}`: the process dies of {self.signal}"
 
 
@@ -285,7 +285,7 @@ class Shows:
         return self.run()
 
     def describe(self) -> str:
-        """The function."""
+        """Return the function."""
         return f"`runs.{self.run.__name__}`"
 
 
@@ -309,7 +309,7 @@ class Elsewhere:
 
 
 def load(code: bytes) -> Any:
-    """The function `main` of compiled code, with one thread."""
+    """Return the function `main` of compiled code, with one thread."""
     config = iree.runtime.Config("local-sync")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, code)
     return iree.runtime.load_vm_module(module, config)

@@ -35,18 +35,18 @@ def twice(p, x):
 
 
 def biased(p, x):
-    """A convolution and its bias."""
+    """Return a convolution and its bias."""
     return conv(x, p["kernel"]) + p["bias"]
 
 
 def doubled(p, x):
-    """A transposed convolution of stride 2, whose kernels meet."""
+    """Return a transposed convolution of stride 2, whose kernels meet."""
     kernel = jnp.flip(p["kernel"], (0, 1))  # JAX correlates
     return lax.conv_transpose(x, kernel, (2, 2), "SAME") + p["bias"]
 
 
 def pooled(x, window, padding="VALID"):
-    """The largest of each window; windows are 2 apart."""
+    """Return the largest of each window; windows are 2 apart."""
     whole, steps = (1, window, window, 1), (1, 2, 2, 1)
     return lax.reduce_window(x, -jnp.inf, lax.max, whole, steps, padding)
 
@@ -72,7 +72,7 @@ def resnet(params, images, labels):
 
 
 def normed(p, x, stride):
-    """A convolution, and batch norm by the batch."""
+    """Return a convolution, and batch norm by the batch."""
     x = conv(x, p["kernel"], stride)
     centered = x - x.mean((0, 1, 2))
     variance = jnp.square(centered).mean((0, 1, 2))

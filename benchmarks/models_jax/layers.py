@@ -42,7 +42,9 @@ def attention(
 
 
 def projected(equation, x, kernel, adapter, scale):
-    """A product, and by a low-rank adapter beside its kernel where there is one."""
+    """Return a product, and by a low-rank adapter beside its kernel where there is
+    one.
+    """
     y = jnp.einsum(equation, x, kernel)
     if adapter is None:
         return y

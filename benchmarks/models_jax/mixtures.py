@@ -21,7 +21,9 @@ def moe(params, tokens, targets):
 
 
 def mixture(p, x):
-    """The experts of x [batch, length, width], and how far they are out of balance."""
+    """Return the experts of x [batch, length, width], and how far they are out of
+    balance.
+    """
     experts = p["router"].shape[1]
     probabilities = nn.softmax(x @ p["router"])
     weights, chosen = lax.top_k(probabilities, CHOSEN)

@@ -31,13 +31,13 @@ def simulated(params, start):
 
 
 def change(rates, y):
-    """The time derivative."""
+    """Return the time derivative."""
     first, second, third = rates * jnp.stack([y[0], y[1] ** 2, y[1] * y[2]])
     return jnp.stack([third - first, first - second - third, second])
 
 
 def implicit(rates, y, step):
-    """The x that is y + step * change(x), with an implicit derivative."""
+    """Return the x that is y + step * change(x), with an implicit derivative."""
 
     def residual(x):
         return x - y - step * change(rates, x)

@@ -67,14 +67,16 @@ def dit(params, images, labels, times, noise):
 
 
 def modulated_block(p, x, c):
-    """A block of DiT."""
+    """Return a block of DiT."""
     h = layer_norm(x) * (1 + c[1]) + c[0]
     x = x + c[2] * attention(h, **p["attention"])
     return x + c[5] * feed_forward(p, layer_norm(x) * (1 + c[4]) + c[3])
 
 
 def patches(images, kernel):
-    """The pixels of each, [batch, patches, pixels], as many as a kernel has rows."""
+    """Return the pixels of each, [batch, patches, pixels], as many as a kernel has
+    rows.
+    """
     batch, height, width, channels = images.shape
     size = round((kernel.shape[0] / channels) ** 0.5)
     x = images.reshape(batch, height // size, size, width // size, size, channels)

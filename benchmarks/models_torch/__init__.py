@@ -33,12 +33,14 @@ TRANSPOSED = "double"  # name of transposed convolutions
 
 
 def compiled_loss(name):
-    """The loss of a model under torch.compile."""
+    """Return the loss of a model under torch.compile."""
     return COMPILED_IN_PARTS.get(name) or torch.compile(LOSSES[name])
 
 
 def leaves(tree, dtype=torch.float32, learned=True):
-    """The arrays of a tree as tensors, which the optimizer changes if `learned`."""
+    """Return the arrays of a tree as tensors, which the optimizer changes if
+    `learned`.
+    """
 
     def leaf(path, array):
         tensor = torch.tensor(array).to(dtype)

@@ -20,7 +20,9 @@ def resnet(params, images, labels):
 
 
 def normed(p, x, stride):
-    """A convolution, and batch norm by the batch; "SAME" puts more at the end."""
+    """Return a convolution, and batch norm by the batch; "SAME" puts more at the
+    end.
+    """
     size = p["kernel"].shape[-1]
     if stride == 2 and size == 3:
         x = F.pad(x, (0, 1, 0, 1))

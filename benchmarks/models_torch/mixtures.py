@@ -21,7 +21,9 @@ def moe(params, tokens, targets):
 
 
 def mixture(p, x):
-    """The experts of x [batch, length, width], and how far they are out of balance."""
+    """Return the experts of x [batch, length, width], and how far they are out of
+    balance.
+    """
     (batch, length, width), experts = x.shape, p["router"].shape[1]
     capacity = int(SPARE * length * CHOSEN / experts)
     probabilities = torch.softmax(x @ p["router"], -1)

@@ -9,7 +9,7 @@ STEP = 0.05
 
 
 def change(params, y):
-    """The time derivative of y [batch, 1], by a network."""
+    """Return the time derivative of y [batch, 1], by a network."""
     return dense(torch.tanh(dense(y, **params["hidden"])), **params["out"])
 
 

@@ -42,7 +42,7 @@ class Model:
 
 
 def module(name: str) -> nn.Module:
-    """The network in eval mode, with its fixed weights.
+    """Return the network in eval mode, with its fixed weights.
 
     Raises:
         ValueError: it has not as many parameters as the published one.
@@ -60,7 +60,7 @@ def module(name: str) -> nn.Module:
 
 
 def inputs(name: str, batch: int) -> Inputs:
-    """The arguments of the network for one batch, always the same."""
+    """Return the arguments of the network for one batch, always the same."""
     torch.manual_seed(1)
     return MODELS[name].inputs(batch)
 

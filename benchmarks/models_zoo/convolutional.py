@@ -205,7 +205,7 @@ def inverted_residuals(
     activation: type[nn.Module],
     excite: bool,
 ) -> nn.Module:
-    """A network of rows (expansion, channels, count, stride, kernel size)."""
+    """Return a network of rows (expansion, channels, count, stride, kernel size)."""
     layers: list[nn.Module] = [ConvNorm(3, 32, 3, 2, activation=activation)]
     channels = 32
     for expansion, out, count, stride, size in rows:

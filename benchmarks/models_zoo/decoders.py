@@ -51,7 +51,7 @@ class LlamaStep(Llama):
 def inputs(
     words: int, layers: int, heads: int, depth: int = 64, past: int = PAST
 ) -> Callable[[int], dict[str, Tensor]]:
-    """The arguments of a step, by the size of a batch.
+    """Return the arguments of a step, by the size of a batch.
 
     Args:
         words: of the vocabulary.

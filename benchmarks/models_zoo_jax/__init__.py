@@ -37,7 +37,7 @@ EMBEDDINGS = ("words", "positions", "kinds")
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict:
-    """A module's state on the device, `a.b.c` as `["a"]["b"]["c"]`."""
+    """Return a module's state on the device, `a.b.c` as `["a"]["b"]["c"]`."""
     tree: dict = {}
     for name, array in arrays.items():
         *path, last = name.split(".")

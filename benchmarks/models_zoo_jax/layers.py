@@ -95,5 +95,7 @@ def max_pool(x, window, stride, padding=0):
 
 
 def blocks_of(p):
-    """The parts of an `nn.Sequential` or `nn.ModuleList` with weights, in order."""
+    """Return the parts of an `nn.Sequential` or `nn.ModuleList` with weights, in
+    order.
+    """
     return [p[number] for number in sorted(p, key=int)]  # JAX sorts names as text

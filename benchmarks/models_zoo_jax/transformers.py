@@ -48,14 +48,14 @@ def gpt2(weights, input_ids):
 
 
 def gpt2_block(p, x, **options):
-    """A block; options are those of its attention."""
+    """Return a block; options are those of its attention."""
     y = layer_norm(p["norms"]["0"], x, 1e-5)
     x = x + attention(p["attention"], y, 12, **options)
     return x + mlp(p["mlp"], layer_norm(p["norms"]["1"], x, 1e-5), approximate=True)
 
 
 def llama(weights, input_ids):
-    """A stack of LLaMA's kind: the scores of the last position."""
+    """Return a stack of LLaMA's kind: the scores of the last position."""
     length = input_ids.shape[1]
     angles = weights["cosines"][:length], weights["sines"][:length]
     x = weights["words"]["weight"][input_ids]
@@ -65,14 +65,14 @@ def llama(weights, input_ids):
 
 
 def llama_block(p, x, **options):
-    """A block; options are those of its attention."""
+    """Return a block; options are those of its attention."""
     x = x + attention(p["attention"], rms_norm(p["norms"]["0"], x), 16, **options)
     y = rms_norm(p["norms"]["1"], x)
     return x + linear(p["down"], nn.silu(linear(p["gate"], y)) * linear(p["up"], y))
 
 
 def dit_block(weights, x, condition):
-    """A block of DiT-XL/2 with adaptive norms."""
+    """Return a block of DiT-XL/2 with adaptive norms."""
     parts = linear(weights["modulation"]["1"], nn.silu(condition))[:, None]
     shift, scale, gate, shift2, scale2, gate2 = jnp.split(parts, 6, -1)
     y = layer_norm({}, x, 1e-6) * (1 + scale) + shift

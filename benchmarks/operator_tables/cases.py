@@ -68,7 +68,7 @@ ROWS = ("softmax", "layer_norm")  # the others are reductions of the last axis
 
 
 def conv(size: int, inputs: int, outputs: int, window: int, stride: int, groups: int):
-    """A convolution that keeps the size but for its stride."""
+    """Return a convolution that keeps the size but for its stride."""
     name = f"conv_{size}_{inputs}_{outputs}_{window}x{window}_s{stride}"
     weight = (window, window, inputs // groups, outputs)
     shape = (1, size, size, inputs)
@@ -118,13 +118,13 @@ def mobilenet_v2() -> Iterator[Case]:
 
 
 def gemm(rows: int, inner: int, columns: int) -> Case:
-    """A product with weights."""
+    """Return a product with weights."""
     name = f"gemm_{rows}_{inner}_{columns}"
     return Case(name, "gemm", (rows, inner), (inner, columns))
 
 
 def batched(heads: int, rows: int, inner: int, columns: int) -> Case:
-    """A product of two inputs for each head."""
+    """Return a product of two inputs for each head."""
     shapes = (heads, rows, inner), (heads, inner, columns)
     name = f"batched_{heads}_{rows}_{inner}_{columns}"
     return Case(name, "batched", shapes[0], other=shapes[1])

@@ -25,7 +25,7 @@ SHAPES = {"x86_64-v4": (16, 24), "x86_64-v3": (8, 12)}
 
 
 def kernel(lanes: int, sums: int, groups: int) -> str:
-    """An executable whose every workgroup multiplies and adds in registers."""
+    """Return an executable whose every workgroup multiplies and adds in registers."""
     vector, memory = f"vector<{lanes}xf32>", f"memref<{sums + 1}x{lanes}xf32>"
     whole = f"tensor<{sums + 1}x{lanes}xf32>"
     rows = range(sums)

@@ -33,7 +33,7 @@ def computed(case, x, weight, other):
 
 
 def entry(case):
-    """An entry with the inputs that the case has."""
+    """Return an entry with the inputs that the case has."""
     x, other = (aotc.Spec(shape) for shape in (case.shape, case.other))
     if case.weight:
 

@@ -19,7 +19,9 @@ OPERATORS = {
 
 
 def eager(case: Case) -> Callable[[], torch.Tensor]:
-    """A call as one writes it; convolutions are channels-last, their fastest layout."""
+    """Return a call as one writes it; convolutions are channels-last, their fastest
+    layout.
+    """
     x, weight, other = (
         None if each is None else torch.from_numpy(each) for each in arrays(case)
     )
@@ -32,7 +34,9 @@ def eager(case: Case) -> Callable[[], torch.Tensor]:
 
 
 def packed(case: Case) -> Callable[[], torch.Tensor] | None:
-    """A call of oneDNN on blocked layouts, weights packed; None if there are none."""
+    """Return a call of oneDNN on blocked layouts, weights packed; None if there are
+    none.
+    """
     if not case.weight:
         return None
     x, weight, _ = arrays(case)

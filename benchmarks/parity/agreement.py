@@ -67,7 +67,7 @@ class Compared:
 
 
 def ulps(ours: Any, theirs: Any, kind: str) -> float:
-    """The largest difference of two arrays; infinite if they are not alike."""
+    """Return the largest difference of two arrays; infinite if they are not alike."""
     if theirs is None:  # a result that the peer does not give
         return 0.0
     ours, theirs = as_numpy(ours), as_numpy(theirs)
@@ -110,7 +110,9 @@ def _signs_differ(ours: Any, theirs: Any) -> bool:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays of nested tuples, lists and dicts; a `Complex` counts as one."""
+    """Return the arrays of nested tuples, lists and dicts; a `Complex` counts as
+    one.
+    """
     if isinstance(tree, Complex):
         return [as_numpy(tree.real) + 1j * as_numpy(tree.imag)]
     if isinstance(tree, dict):
@@ -121,7 +123,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of any library in NumPy's form."""
+    """Return an array of any library in NumPy's form."""
     if isinstance(x, Array):
         return np.asarray(x._data)
     if isinstance(x, torch.Tensor):
@@ -133,7 +135,7 @@ def as_numpy(x: Any) -> Any:
 
 
 def as_torch(x: Any) -> Any:
-    """A NumPy array in PyTorch's form."""
+    """Return a NumPy array in PyTorch's form."""
     x = np.array(x)
     if x.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
@@ -149,7 +151,7 @@ GIVEN: dict[str, Callable[[Any], Any]] = {
 
 
 def given(peer: str, tree: Any) -> Any:
-    """A tree of arguments with NumPy arrays in the form of a peer."""
+    """Return a tree of arguments with NumPy arrays in the form of a peer."""
     convert = GIVEN[peer]
     return jax.tree.map(lambda x: convert(x) if isinstance(x, np.ndarray) else x, tree)
 

@@ -56,7 +56,9 @@ class Scalar:
         return function(*args, **kwargs)
 
     def weighted(self, of: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The sum of the float results, weighted; `of` is the library to compute in."""
+        """Return the sum of the float results, weighted; `of` is the library to compute
+        in.
+        """
 
         def scalar(*inputs):
             parts = [
@@ -95,7 +97,9 @@ def _weights(shape: tuple[int, ...]) -> Any:
 
 
 def evaluated(function: Callable[..., Any], inputs: list[Any]) -> Any:
-    """The results of a traced function, transformations and all, by the reference."""
+    """Return the results of a traced function, transformations and all, by the
+    reference.
+    """
 
     @aotc.entry(xs=[aotc.Spec(x.shape, x.dtype) for x in inputs])
     def entry(xs):
@@ -108,7 +112,7 @@ def evaluated(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 
 def compared() -> Iterator[Compared]:
-    """The first settings of every function that JAX has, too."""
+    """Yield the first settings of every function that JAX has, too."""
     seen: dict[str, int] = {}
     for setting in all_settings():
         name = full_name(setting)

@@ -83,12 +83,12 @@ def full_name(setting: Setting) -> str:
 
 
 def ours_of(setting: Setting) -> Callable[..., Any]:
-    """The public function."""
+    """Return the public function."""
     return getattr(OURS[setting.package], setting.name)
 
 
 def peer_of(setting: Setting, peer: str) -> tuple[str, Callable[..., Any]] | None:
-    """The library's name and its function, if it has one."""
+    """Return the library's name and its function, if it has one."""
     for place in PLACES[setting.package][peer]:
         if hasattr(place, setting.name):
             library = place.__name__.partition(".")[0]

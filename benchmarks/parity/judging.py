@@ -36,7 +36,7 @@ class Judged:
 
 
 def judge(part: str, only: str) -> list[Judged]:
-    """The verdicts on all settings of a part whose names contain `only`."""
+    """Return the verdicts on all settings of a part whose names contain `only`."""
     warnings.simplefilter("ignore")
     return [_judged(each) for each in PARTS[part]() if only in each.name]
 

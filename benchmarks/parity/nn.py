@@ -30,7 +30,7 @@ def first(x):
 
 
 def last(y):
-    """The inverse of `first`, as NumPy."""
+    """Return the inverse of `first`, as NumPy."""
     return np.moveaxis(y.detach().numpy(), 1, -1)
 
 

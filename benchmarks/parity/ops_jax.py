@@ -66,7 +66,7 @@ def conv_general(x, kernel, strides, padding, dilation, groups):
 
 
 def pool(combine, start):
-    """A reduction over windows of the spatial axes."""
+    """Return a reduction over windows of the spatial axes."""
 
     def pooled(x, window, strides, padding, dilation):
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
@@ -111,7 +111,7 @@ def gather(x, *indices, **attributes):
 
 
 def scatter(combine):
-    """The opposite of `gather`."""
+    """Return the opposite of `gather`."""
 
     def scattered(x, updates, *indices, **attributes):
         at = IndexMap(**attributes)
@@ -136,7 +136,7 @@ def linear_recurrence(a, x, axis, reverse):
 
 
 def normalize(x, axes, epsilon, centered):
-    """The statistics of ours, given to `standardize`."""
+    """Return the statistics of ours, given to `standardize`."""
     given = (
         {}
         if centered

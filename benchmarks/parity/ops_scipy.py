@@ -8,7 +8,7 @@ import scipy.special
 
 
 def each(function):
-    """A function of single matrices, for stacks of them."""
+    """Return a function of single matrices, for stacks of them."""
 
     def stacked(*arrays):
         batch = arrays[0].shape[:-2]
@@ -23,13 +23,13 @@ def each(function):
 
 
 def lu(x):
-    """The permutation as positions of rows."""
+    """Return the permutation as positions of rows."""
     permutation, low, up = scipy.linalg.lu(x, p_indices=True)
     return low - np.eye(len(x), dtype=x.dtype) + up, np.argsort(permutation)
 
 
 def linear_recurrence(a, x, axis, reverse):
-    """A solve with the bidiagonal matrix of the recurrence."""
+    """Return a solve with the bidiagonal matrix of the recurrence."""
     if not x.size:
         raise NotImplementedError("an empty matrix")
     a, x = (np.moveaxis(v, axis, 0) for v in (a, x))
@@ -81,12 +81,12 @@ def conv_general(x, kernel, strides, padding, dilation, groups):
 
 
 def eigh(x):
-    """The eigenvalues; the signs of eigenvectors are a convention."""
+    """Return the eigenvalues; the signs of eigenvectors are a convention."""
     return each(lambda a: scipy.linalg.eigvalsh((a + a.T) / 2))(x)[0], None
 
 
 def svd(x):
-    """The singular values; the signs of vectors are a convention."""
+    """Return the singular values; the signs of vectors are a convention."""
     return None, each(scipy.linalg.svdvals)(x)[0], None
 
 

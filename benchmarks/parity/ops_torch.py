@@ -17,12 +17,12 @@ def first(x):
 
 
 def last(y):
-    """The inverse of `first`."""
+    """Return the inverse of `first`."""
     return y.movedim(1, -1)
 
 
 def along_axes(reduce):
-    """A reduction of one axis, for several."""
+    """Return a reduction of one axis, for several."""
 
     def reduced(x, axes):
         for axis in sorted(axes, reverse=True):
@@ -68,7 +68,7 @@ def svd(x):
 
 
 def lu(x):
-    """The permutation comes as a matrix."""
+    """Return the permutation comes as a matrix."""
     p, low, up = torch.linalg.lu(x)
     eye = torch.eye(x.shape[-1], dtype=x.dtype)
     return low - eye + up, p.argmax(-2)
@@ -103,7 +103,7 @@ def around(x, padding, value):
 
 
 def sum_pool(x, window, strides, padding, dilation):
-    """A sum over the unfolded."""
+    """Return a sum over the unfolded."""
     x = last(around(first(x), padding, 0.0))
     axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
     return windows(x, window, strides, dilation).sum(axes, dtype=x.dtype)
@@ -198,7 +198,7 @@ def cast(x, dtype):
 
 
 def triangular_solve(a, x, lower, transpose, unit_diagonal):
-    """The transposed of a lower triangle is an upper one."""
+    """Return the transposed of a lower triangle is an upper one."""
     a = a.mT if transpose else a
     return torch.linalg.solve_triangular(
         a, x, upper=lower == transpose, unitriangular=unit_diagonal

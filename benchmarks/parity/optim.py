@@ -56,7 +56,7 @@ SCHEDULES: dict[str, Setting] = {
 
 
 def matrices(tree: Any) -> Any:
-    """A mask: what has two axes."""
+    """Return a mask: what has two axes."""
     return {name: x.ndim > 1 for name, x in tree.items()}
 
 
@@ -160,7 +160,7 @@ def compared() -> Iterator[Compared]:
 
 
 def stepped(setting: str, make: Setting, dtype: str) -> Compared:
-    """The parameters after each step."""
+    """Return the parameters after each step."""
     params, grads = drawn(dtype, with_inf=setting == "apply_if_finite")
     ours = trajectory(optim, make(optim), params, grads)
     theirs = trajectory(optax, make(optax), *given("jax", (params, grads)))
@@ -187,7 +187,7 @@ def drawn(dtype: str, with_inf: bool) -> tuple[Any, list[Any]]:
 
 
 def trajectory(library: Any, optimizer: Any, params: Any, grads: list[Any]) -> Any:
-    """The parameters after each gradient."""
+    """Return the parameters after each gradient."""
     state, found = optimizer.init(params), []
     for grad in grads:
         updates, state = optimizer.update(grad, state, params)

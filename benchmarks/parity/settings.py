@@ -170,7 +170,7 @@ def binary() -> Iterator[Setting]:
 
 
 def several() -> Iterator[Setting]:
-    """The other elementwise functions."""
+    """Yield the other elementwise functions."""
     for dtype in FLOATS:
         x, y = drawn((3, 4), dtype), drawn((4,), dtype)
         condition = drawn((3, 1), "?")

@@ -14,7 +14,7 @@ from benchmarks.parity.settings import Setting, drawn
 def of_numpy(
     name: str, *args, kind: str = "exact", smooth: bool = True, **kwargs
 ) -> Setting:
-    """A setting of aotc.numpy."""
+    """Return a setting of aotc.numpy."""
     return Setting("numpy", name, args, kwargs, kind, smooth)
 
 

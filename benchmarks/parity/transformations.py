@@ -23,7 +23,7 @@ W = np.random.default_rng(2).uniform(-1, 1, (3,))
 
 
 def scan(np: Any, lax: Any, reverse: bool) -> Callable[..., Any]:
-    """A recurrence, from either end."""
+    """Return a recurrence, from either end."""
 
     def step(carried, x):
         new = np.tanh(carried * x + carried)
@@ -33,12 +33,12 @@ def scan(np: Any, lax: Any, reverse: bool) -> Callable[..., Any]:
 
 
 def counted(np: Any, lax: Any) -> Callable[..., Any]:
-    """A loop with a number of steps."""
+    """Return a loop with a number of steps."""
     return lambda x, w: lax.fori_loop(0, 4, lambda i, c: np.sin(c) * x[0] + c, w)
 
 
 def until(np: Any, lax: Any) -> Callable[..., Any]:
-    """A loop that ends by a value."""
+    """Return a loop that ends by a value."""
     return lambda x, w: lax.while_loop(
         lambda c: np.sum(c * c) < 50.0, lambda c: 1.5 * c + np.cos(c) * x[0], w
     )
@@ -58,12 +58,12 @@ def switch(np: Any, lax: Any, index: int) -> Callable[..., Any]:
 
 
 def mapped(np: Any, lax: Any) -> Callable[..., Any]:
-    """A function of each row."""
+    """Return a function of each row."""
     return lambda x, w: lax.map(lambda row: np.sum(np.exp(row) * w), x)
 
 
 def associative(np: Any, lax: Any, reverse: bool, axis: int) -> Callable[..., Any]:
-    """A linear recurrence as a composition of affine maps."""
+    """Return a linear recurrence as a composition of affine maps."""
 
     def after(first, second):
         return first[0] * second[0], first[1] * second[0] + second[1]
@@ -72,7 +72,7 @@ def associative(np: Any, lax: Any, reverse: bool, axis: int) -> Callable[..., An
 
 
 def nested(np: Any, lax: Any) -> Callable[..., Any]:
-    """A branch in a loop in a loop."""
+    """Return a branch in a loop in a loop."""
 
     def inner(carried, x):
         up = lax.cond(np.sum(carried) > 0.0, np.sin, lambda c: c * c, carried)

@@ -51,7 +51,7 @@ class Network:
 
 
 def residual() -> nn.Module:
-    """A ResNet of two stages."""
+    """Return a ResNet of two stages."""
     blocks = BasicBlock(16, 16, 1), BasicBlock(16, 32, 2)
     stem = ConvNorm(3, 16, 3, activation=nn.ReLU), nn.MaxPool2d(3, 2, 1)
     return nn.Sequential(*stem, *blocks, GlobalMean(), nn.Linear(32, 10))

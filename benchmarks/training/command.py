@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Return the options."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     parser = argparse.ArgumentParser(
         description="Time training steps in aotc and its peers, each in a process of "

@@ -49,7 +49,7 @@ def example(
     state: str = "state",
     more: str = "",
 ) -> Model:
-    """A model of examples/ with other constants, and more source at its end."""
+    """Return a model of examples/ with other constants, and more source at its end."""
 
     def source() -> str:
         return resized_example(name, constants, state) + more

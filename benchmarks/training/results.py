@@ -49,7 +49,9 @@ def mean_table(rows: list[Row]) -> str:
 
 
 def cost_table(rows: list[Row]) -> str:
-    """A line for each system: spread of times, first step, memory, build, losses."""
+    """Return a line for each system: spread of times, first step, memory, build,
+    losses.
+    """
     heads = (
         *("p50 / min", "p90 / p50", "first step, s", "peak, MB", "warm peak, MB"),
         *("by the leanest peer", "build, s", "dispatches", "loss error"),
@@ -62,7 +64,9 @@ def cost_table(rows: list[Row]) -> str:
 
 
 def memory_ratio(row: Row, rows: list[Row]) -> float:
-    """The memory of warm steps by that of the leanest peer of the same precision."""
+    """Return the memory of warm steps by that of the leanest peer of the same
+    precision.
+    """
     peers = [
         each.warm_peak_bytes
         for each in rows

@@ -10,13 +10,13 @@ import numpy as np
 
 
 def read_tree(file: Path) -> Any:
-    """The tree of a file: where all keys are numbers there is a list."""
+    """Return the tree of a file: where all keys are numbers there is a list."""
     with np.load(file) as arrays:
         return nested(dict(arrays))
 
 
 def nested(arrays: Mapping[str, Any]) -> Any:
-    """The tree whose leaf `a.0.b` is `["a"][0]["b"]`."""
+    """Return the tree whose leaf `a.0.b` is `["a"][0]["b"]`."""
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         *path, last = name.split(".")
@@ -36,7 +36,7 @@ def _with_lists(tree: Any) -> Any:
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree of what a function makes of each leaf."""
+    """Return the tree of what a function makes of each leaf."""
     if isinstance(tree, dict):
         return {key: map_tree(function, each) for key, each in tree.items()}
     if isinstance(tree, list):

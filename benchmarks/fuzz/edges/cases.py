@@ -40,7 +40,7 @@ class Edge:
     value: Any
 
     def applied(self, case: Case) -> Case:
-        """The case with this edge, too."""
+        """Return the case with this edge, too."""
         changed = dict(case.arguments)
         if self.parameter != ALL:
             head, _, place = self.parameter.partition("[")
@@ -57,7 +57,7 @@ class Edge:
 
 
 def single(signature: inspect.Signature, base: Case) -> Iterator[Case]:
-    """The call that works, and one with each edge of each argument."""
+    """Yield the call that works, and one with each edge of each argument."""
     yield base
     for edge in edges(signature, base):
         yield edge.applied(base)
@@ -141,7 +141,7 @@ def _array_arguments(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _replaced(value: Any, others: list[tuple[Any, Any]]) -> Any:
-    """An argument with other arrays in the place of some."""
+    """Return an argument with other arrays in the place of some."""
     for old, new in others:
         if value is old:
             return new

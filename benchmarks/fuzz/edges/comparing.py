@@ -72,7 +72,7 @@ def compared(
 def compare(
     function: Any, signature: inspect.Signature, case: Case, libraries: frozenset[str]
 ) -> Compared | None:
-    """A case beside the peer; None where the peer has not the arguments."""
+    """Return a case beside the peer; None where the peer has not the arguments."""
     peer = peer_of(case.function, libraries)
     assert peer is not None
     library, their_function = peer

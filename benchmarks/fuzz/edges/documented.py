@@ -40,7 +40,7 @@ class Difference:
 
 
 def reason_of(found: Compared) -> Difference | None:
-    """The row that explains a verdict, if one does."""
+    """Return the row that explains a verdict, if one does."""
     return next((row for row in DOCUMENTED if row.explains(found)), None)
 
 

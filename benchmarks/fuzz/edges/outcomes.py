@@ -79,7 +79,7 @@ def theirs(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays of a result; a pair of parts counts as one."""
+    """Return the arrays of a result; a pair of parts counts as one."""
     if isinstance(tree, Complex):
         real, imag = (np.asarray(as_numpy(part)) for part in tree)
         wide = np.result_type(real.dtype, np.complex64)
@@ -94,7 +94,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of any library in NumPy's form."""
+    """Return an array of any library in NumPy's form."""
     return np.asarray(x._data) if isinstance(x, Array) else x
 
 

@@ -36,7 +36,7 @@ def _stable(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _ordered(partition: Function, order: Function, a: Any, kth: Any, *axis: Any) -> Any:
-    """An order is a partition; which one NumPy gives, it leaves open."""
+    """Return an order is a partition; which one NumPy gives, it leaves open."""
     partition(a, kth, *axis)
     return order(a, *axis)
 
@@ -62,7 +62,9 @@ ADAPTED: dict[str, Function] = {
 
 @cache
 def peer_of(function: str, libraries: frozenset[str]) -> tuple[str, Function] | None:
-    """The library and its function of this name, if one of `libraries` has it."""
+    """Return the library and its function of this name, if one of `libraries` has
+    it.
+    """
     family, name = function.split(".")
     for place in PLACES[family]:
         library = place.partition(".")[0]
@@ -86,7 +88,7 @@ def _widen_jax() -> None:
 
 
 def given(library: str, value: Any) -> Any:
-    """An argument as a peer takes it."""
+    """Return an argument as a peer takes it."""
     if isinstance(value, Complex):
         real, imag = (np.asarray(as_numpy(part)) for part in value)
         whole = np.empty(real.shape, np.result_type(real.dtype, np.complex64))

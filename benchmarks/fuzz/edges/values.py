@@ -63,7 +63,7 @@ def _float_elements(x: Any) -> Edges:
 
 
 def dtypes_finfo(dtype: Any) -> Any:
-    """The limits of bf16."""
+    """Return the limits of bf16."""
     import ml_dtypes
 
     return ml_dtypes.finfo(dtype)
@@ -114,7 +114,7 @@ def in_dtype(x: Any, dtype: str) -> Any:
 
 
 def in_dtypes(x: Any, names: Sequence[str] = dtypes.NAMES) -> Edges:
-    """The array in other dtypes, and with the extremes of each."""
+    """Yield the array in other dtypes, and with the extremes of each."""
     for name in names:
         if NUMPY_DTYPES[name] == x.dtype:
             continue

@@ -8,7 +8,7 @@ aotc.bundle(name="kernels", version="1.0.0")
 
 
 def product(rows, depth, columns, dtype):
-    """A product with a bias and an activation behind it."""
+    """Return a product with a bias and an activation behind it."""
 
     def entry(x, y, b):
         return nn.relu(x @ y + b)
@@ -38,7 +38,7 @@ def activated(rows, depth, columns, dtype):
 
 
 def convolution(size, window, inputs, outputs, dtype):
-    """A convolution of eight images with a bias and an activation behind it."""
+    """Return a convolution of eight images with a bias and an activation behind it."""
 
     def entry(x, k, b):
         return nn.relu(nn.conv(x, k, padding="SAME") + b)
@@ -59,7 +59,7 @@ def attention(batch, length, heads, depth, dtype, causal):
 
 
 def rows(function, shape, dtype):
-    """A function of rows."""
+    """Return a function of rows."""
 
     def entry(x):
         return function(x)

@@ -19,7 +19,7 @@ def sums(x):
 
 @aotc.entry(x=filled)
 def extremes(x):
-    """The largest of each row, where it is, and the smallest of all."""
+    """Return the largest of each row, where it is, and the smallest of all."""
     return np.max(x, 1), np.argmax(x, 1), np.min(x)
 
 

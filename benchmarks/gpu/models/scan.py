@@ -14,7 +14,7 @@ sequence = aotc.Spec(("steps", "batch", UNITS), "f32")
 
 @aotc.entry(xs=sequence)
 def recur(weights, xs):
-    """A simple recurrent network: the last state, and all of them."""
+    """Return a simple recurrent network: the last state, and all of them."""
 
     def step(h, x):
         h = np.tanh(h @ weights["kernel"] + x)

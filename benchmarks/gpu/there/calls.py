@@ -42,14 +42,14 @@ class Steps:
 
 
 def load_unasked(bundle, variant):
-    """The model, whatever the loader thinks of this machine."""
+    """Return the model, whatever the loader thinks of this machine."""
     device = engine.device(variant.backend, None)
     code = loader._map(bundle, variant, device, None, loader._is_mapped(None))
     return Model(bundle.manifest, variant, code, Selection(variant, "optimal", ()))
 
 
 def loaded(path, variant_id, key, steps):
-    """The model, or None; either is noted."""
+    """Return the model, or None; either is noted."""
     bundle = read_bundle(path, key, False)
     variant = bundle.manifest.variants[variant_id]
     host = engine.host({variant.backend})
@@ -85,7 +85,9 @@ class Cases:
         self._arrays = np.load(folder / "arrays.npz")
 
     def array(self, number, dtype=None):
-        """An array; NumPy's files forget the type of bf16, so `dtype` says it."""
+        """Return an array; NumPy's files forget the type of bf16, so `dtype` says
+        it.
+        """
         found = self._arrays[str(number)]
         return found if dtype is None else dtypes.restore(found, dtype)
 
@@ -119,7 +121,9 @@ def run_case(model, cases, row):
 
 
 def compare(cases, got, result):
-    """The largest error over what it may be, and what is wrong, if anything is."""
+    """Return the largest error over what it may be, and what is wrong, if anything
+    is.
+    """
     got = np.asarray(got)
     expected = cases.array(result["expected"])
     if expected.dtype.kind == "V":

@@ -61,7 +61,7 @@ class Python:
         return found
 
     def start(self, script, *words, log, flags=""):
-        """A child that runs a script of this folder."""
+        """Return a child that runs a script of this folder."""
         return subprocess.Popen(
             [self.program, str(HERE / script), *map(str, words)],
             env=self.environment(flags),
@@ -91,7 +91,7 @@ class Python:
         return done.returncode, done.stdout, done.stderr
 
     def aotc(self, *words, seconds):
-        """A verb of aotc."""
+        """Return a verb of aotc."""
         call = "from aotc.cli.main import main; main()"
         return self.run("-c", call, *words, seconds=seconds)
 
@@ -114,7 +114,7 @@ def ended(code):
 
 
 def steps_of(file):
-    """The steps that a child has written, whole lines only."""
+    """Return the steps that a child has written, whole lines only."""
     if not file.exists():
         return []
     lines = file.read_text(encoding="utf-8").split("\n")[:-1]
@@ -122,7 +122,7 @@ def steps_of(file):
 
 
 def tail(file):
-    """The last line of a log that is not a detail of the one before it."""
+    """Return the last line of a log that is not a detail of the one before it."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     said = [line for line in lines if line.strip() and not line.startswith(" ")]
     return said[-1][-_TAIL:] if said else ""
@@ -230,7 +230,7 @@ def timed(python, script, words, out, more, seconds, flags=""):
 
 
 def python_with(version):
-    """A Python of this version (any, if it is None), or None."""
+    """Return a Python of this version (any, if it is None), or None."""
     this = ".".join(map(str, sys.version_info[:2]))
     if version in (None, this):
         return sys.executable

@@ -48,7 +48,7 @@ ATTENTIONS = {
 
 
 def microseconds(call):
-    """The median of a call among many in one CUDA graph."""
+    """Return the median of a call among many in one CUDA graph."""
     replay = captured(lambda: [call() for _ in range(CALLS)])
     replay()
     times = []

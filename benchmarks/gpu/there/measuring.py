@@ -26,7 +26,7 @@ def measure(call, seconds):
 
 
 def captured(call):
-    """A call as a CUDA graph of PyTorch's: a function that replays it."""
+    """Return a call as a CUDA graph of PyTorch's: a function that replays it."""
     import torch
 
     side = torch.cuda.Stream()

@@ -30,7 +30,7 @@ SUFFIX = ".tar.xz"
 
 
 def arrays_of(folder, row):
-    """The inputs of a network by name, and samples of the results expected."""
+    """Return the inputs of a network by name, and samples of the results expected."""
     stored = np.load(folder / "arrays.npz")
     inputs = {
         name: bits_to(stored[f"in_{name}"], dtype)
@@ -41,7 +41,7 @@ def arrays_of(folder, row):
 
 
 def bits_to(array, dtype):
-    """An array of bits as one of bf16."""
+    """Return an array of bits as one of bf16."""
     if dtype != "bfloat16":
         return array
     import ml_dtypes
@@ -50,7 +50,7 @@ def bits_to(array, dtype):
 
 
 def error(found, expected):
-    """The largest difference over the root of the mean square."""
+    """Return the largest difference over the root of the mean square."""
     x = np.asarray(found).astype(np.float32).reshape(-1)
     x = x[:: max(1, x.size // (1 << 13))]
     if x.shape != expected.shape or not np.isfinite(x).all():
@@ -123,7 +123,7 @@ def in_torch(folder, row, seconds, is_compiled):
 
 
 def _network(row):
-    """A network of PyTorch, and its inputs."""
+    """Return a network of PyTorch, and its inputs."""
     import models_zoo
     import torch
 
@@ -139,7 +139,9 @@ def _network(row):
 
 
 def _step(row):
-    """A step of training in PyTorch, and its inputs; one that a graph can capture."""
+    """Return a step of training in PyTorch, and its inputs; one that a graph can
+    capture.
+    """
     import models_zoo
     from models_zoo import training
 
@@ -183,7 +185,9 @@ def main():
 
 
 def archives(folder):
-    """The archives of a folder: training steps first, which no device has run yet."""
+    """Return the archives of a folder: training steps first, which no device has run
+    yet.
+    """
     found = sorted(folder.glob(f"*{SUFFIX}"))
     return sorted(found, key=lambda each: not each.name.startswith("train-"))
 
@@ -207,7 +211,7 @@ def one(archive, name, asked):
 
 
 def line(row):
-    """The figures of a network that fit on a line."""
+    """Return the figures of a network that fit on a line."""
     told = {"name": row["name"]}
     for key, value in row.items():
         if isinstance(value, dict) and "p50_ms" in value:

@@ -107,13 +107,13 @@ def training(network, optimizer_of, *shape):
 
 
 def inference(network, *inputs):
-    """A network without gradients, with inputs."""
+    """Return a network without gradients, with inputs."""
     network = network.to(DEVICE).to(inputs[0].dtype).eval()
     return torch.no_grad()(network), inputs
 
 
 def softmax_of(network):
-    """The network with a softmax behind it."""
+    """Return the network with a softmax behind it."""
     return nn.Sequential(network, nn.Softmax(-1))
 
 
@@ -141,7 +141,7 @@ def attention(sizes, dtype, causal):
 
 
 def recurrence(sizes):
-    """A simple recurrent network, written as a loop."""
+    """Return a simple recurrent network, written as a loop."""
     kernel = 0.1 * normal(64, 64)
 
     def recur(xs):
@@ -186,7 +186,7 @@ CALLS = {
 
 
 def settled(call):
-    """A call that ends when the device is done."""
+    """Return a call that ends when the device is done."""
 
     def run():
         call()
@@ -197,7 +197,7 @@ def settled(call):
 
 
 def from_host(function, inputs):
-    """The call with its inputs and results on the host."""
+    """Return the call with its inputs and results on the host."""
     given = [x.cpu() for x in inputs]
 
     def call():
@@ -209,7 +209,7 @@ def from_host(function, inputs):
 
 
 def launches(run):
-    """The kernels that a call launches."""
+    """Return the kernels that a call launches."""
     events = device_events(lambda: [run() for _ in range(PROFILED)])
     copies = list(filter(is_copy, events))
     return {

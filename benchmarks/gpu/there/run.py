@@ -98,7 +98,7 @@ class Run:
         return None
 
     def chosen_targets(self):
-        """The ids of the variants to run."""
+        """Return the ids of the variants to run."""
         known, asked = self.plan["targets"], self.asked.targets
         backends = self.plan["backends"]
         on_cpu = [each for each in known if backends[each] == "llvm-cpu"]
@@ -141,7 +141,7 @@ class Run:
         )
 
     def _probe(self):
-        """The probe's answer; it is compiled here if there is a compiler."""
+        """Return the probe's answer; it is compiled here if there is a compiler."""
         program = self.work / "aotc-probe"
         source = HERE / "probe.c"
         compiled = False
@@ -337,7 +337,7 @@ def is_library(name):
 
 
 def loaded_json(said):
-    """A JSON object; None if it is none."""
+    """Return a JSON object; None if it is none."""
     try:
         found = json.loads(said)
     except ValueError:

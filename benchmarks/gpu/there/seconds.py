@@ -51,7 +51,7 @@ def is_graphed(call):
 
 
 def told(parts):
-    """A line on an estimate, and on what does not fit into a run."""
+    """Return a line on an estimate, and on what does not fit into a run."""
     whole = _SET_UP + sum(parts.values())
     each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in parts.items())
     line = f"there: about {whole:.0f} s: {each}, the rest {_SET_UP}"

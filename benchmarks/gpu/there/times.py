@@ -50,7 +50,7 @@ def main():
 
 
 def invocation(function, leaves, outputs):
-    """A function that runs the code on arguments that are on the device."""
+    """Return a function that runs the code on arguments that are on the device."""
     prepared = function.prepare(leaves)
     invoke, export = function._invoke, prepared.way.export
 
@@ -77,7 +77,7 @@ def launches(run):
 
 
 def kernel_times(run):
-    """The kernels of a call in their order, with microseconds, by PyTorch."""
+    """Return the kernels of a call in their order, with microseconds, by PyTorch."""
     try:
         events = device_events(run)
     except Exception as error:  # of a library that need not be there
@@ -92,7 +92,9 @@ def kernel_times(run):
 
 
 def longest(kernels):
-    """The five kernels that take the longest together, with their time in a call."""
+    """Return the five kernels that take the longest together, with their time in a
+    call.
+    """
     times = {}
     for event in kernels:
         times[event.name] = times.get(event.name, 0.0) + device_us(event) / PROFILED
@@ -101,7 +103,9 @@ def longest(kernels):
 
 
 def device_us(event):
-    """The microseconds that an event took on the device, in any release of PyTorch."""
+    """Return the microseconds that an event took on the device, in any release of
+    PyTorch.
+    """
     for name in ("device_time_total", "cuda_time_total"):
         if value := getattr(event, name, 0):
             return value

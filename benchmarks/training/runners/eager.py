@@ -21,7 +21,7 @@ def loader(
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
 ) -> Load:
-    """The `load` of a way of taking steps.
+    """Return the `load` of a way of taking steps.
 
     Args:
         compiled: by torch.compile.
