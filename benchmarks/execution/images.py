@@ -21,12 +21,14 @@ rng = numpy.random.default_rng(0)
 
 
 def conv(size, inputs, outputs):
+    """Return random parameters of a convolution."""
     kernel = rng.standard_normal((size, size, inputs, outputs), "f4")
     scale = (2 / (size * size * inputs)) ** 0.5
     return {"kernel": scale * kernel, "bias": numpy.zeros(outputs, "f4")}
 
 
 def stage(inputs, outputs):
+    """Return random parameters of a stage: a strided convolution and two more."""
     return {
         "down": conv(3, inputs, outputs),
         "first": conv(3, outputs, outputs),
