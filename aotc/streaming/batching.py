@@ -96,7 +96,7 @@ class Batching:
         ]
 
     def split(self, results: Leaves, calls: Sequence[Leaves]) -> list[list[Array]]:
-        """Yield the results of each joined call, as views."""
+        """Return the results of each joined call, as views."""
         ends = np.cumsum([0, *map(self.rows, calls)])
         return [[x[start:end] for x in results] for start, end in pairwise(ends)]
 

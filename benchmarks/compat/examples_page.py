@@ -255,7 +255,7 @@ def _kind(it: Matrix, kind: str) -> Iterator[str]:
 
 
 def _reasons_of(it: Matrix, example: int, device: int) -> Iterator[tuple[str, str]]:
-    """Return codes and texts of why nothing runs on a device, or not on its
+    """Yield codes and texts of why nothing runs on a device, or not on its
     accelerator.
     """
     cell = it.cell(it.best, example, device)

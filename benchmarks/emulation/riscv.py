@@ -78,7 +78,7 @@ class Case:
 
 
 def cases(model: Path) -> list[Case]:
-    """Yield the kernels of a model with random arguments."""
+    """Return the kernels of a model with random arguments."""
     unit = Unit(load(model)).fork(TARGET)
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes(), silently=True)

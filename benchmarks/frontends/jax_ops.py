@@ -265,7 +265,7 @@ def mismatch(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str |
 
 
 def chosen(all_cases: Iterable[Case], only: str, most: int) -> Iterator[Case]:
-    """Return the first `most` cases of each primitive (0: all) with `only` in their
+    """Yield the first `most` cases of each primitive (0: all) with `only` in their
     names.
     """
     seen: dict[str, int] = collections.Counter()

@@ -12,7 +12,7 @@ from aotc.importers.torch.ops import function_for, is_listed, name_of, reason_ag
 
 
 def core_ops() -> Iterator[Any]:
-    """Return the overloads of PyTorch's core ATen opset, by name."""
+    """Yield the overloads of PyTorch's core ATen opset, by name."""
     aten = torch.ops.aten
     for name in sorted(dir(aten)):
         packet = getattr(aten, name)

@@ -148,7 +148,7 @@ def _reduced_failures(
     settings: Settings,
     asked: argparse.Namespace,
 ) -> list[tuple[Program, Failure]]:
-    """Yield all failures; the first of each cause is reduced to a small program."""
+    """Return all failures; the first of each cause is reduced to a small program."""
 
     def failing(programs: list[Program]) -> dict[int, Failure]:
         found = {id(p): n for n, p in enumerate(programs)}

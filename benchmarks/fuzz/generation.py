@@ -62,7 +62,7 @@ def random_program(
 
 
 def variants(program: Program) -> list[Program]:
-    """Yield the program under each transformation that applies to it."""
+    """Return the program under each transformation that applies to it."""
     if not has_derivatives(program):
         return [program]
     plain = [program.transformed(name) for name in TRANSFORMS]
@@ -71,7 +71,7 @@ def variants(program: Program) -> list[Program]:
 
 
 def training_steps(program: Program) -> list[Program]:
-    """Yield programs that train the program's float inputs by an optimizer."""
+    """Return programs that train the program's float inputs by an optimizer."""
     if not has_derivatives(program):
         return []
     return [program.transformed(TRAINING, checkpoint) for checkpoint in (False, True)]

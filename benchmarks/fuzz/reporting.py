@@ -120,7 +120,9 @@ def failure_text(program: Program, failure: Failure) -> str:
 
 
 def keep(folder: Path, program: Program, failure: Failure) -> Path:
-    """Write a reduced program to a folder of regression tests."""
+    """Write a reduced program to a folder of regression tests; return the file's
+    path.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     variant = program.variant.replace(" ", "-")
     file = folder / f"{failure.kind}-{program.seed}-{variant}.json"

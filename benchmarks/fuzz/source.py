@@ -94,7 +94,7 @@ def _entry_body(program: Program, taken: Sequence[str]) -> str:
 
 
 def step_lines(step: Step) -> Iterator[str]:
-    """Return the source lines of a step."""
+    """Yield the source lines of a step."""
     for block in step.blocks:
         yield f"def {block.name}({', '.join(block.parameters)}):"
         for inner in block.steps:

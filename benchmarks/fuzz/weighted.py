@@ -324,7 +324,7 @@ def _failures_in_parts(
 
 
 def used_families(bundle: Path) -> Iterator[str]:
-    """Return the kernel family of each kernel in a bundle."""
+    """Yield the kernel family of each kernel in a bundle."""
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for variant in manifest["variants"]:
         for row in variant.get("kernels", {}).get("regions", ()):

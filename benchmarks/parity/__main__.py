@@ -84,7 +84,7 @@ class Rows:
         ]  # fmt: skip
 
     def print(self, refusals: bool) -> None:
-        """Return the table, what differs, and the totals by peer."""
+        """Print the table, what differs, and the totals by peer."""
         head = "".join(f"{verdict:>9}" for verdict in VERDICTS)
         print(f"{'part':9}{'function':32}{'peer':6}{head}{'largest (ulps)':>16}")
         for row, counts in self.counts.items():

@@ -71,7 +71,7 @@ FAMILIES = (
 
 
 def all_settings() -> Iterator[Setting]:
-    """Return the settings of all families; the same numbers each time."""
+    """Yield the settings of all families, with the same numbers each time."""
     settings.rng = np.random.default_rng(0)
     for family in FAMILIES:
         yield from family()

@@ -43,7 +43,7 @@ def _ordered(partition: Function, order: Function, a: Any, kth: Any, *axis: Any)
 
 
 def _put_along_axis(arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return NumPy's put_along_axis on a copy."""
+    """Call NumPy's put_along_axis, which changes the array, and return the array."""
     np.put_along_axis(arr, *args, **kwargs)
     return arr
 
