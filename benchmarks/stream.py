@@ -31,7 +31,7 @@ def total(x):
 
 
 def build(source):
-    """Return the entry of a model, for this machine, and called once."""
+    """Build a model for this machine and load it."""
     import aotc
     from aotc.pipeline import build
 
@@ -56,7 +56,9 @@ def large():
 
 
 def ways(entry, items, batched):
-    """Name → a function that computes all items."""
+    """Return, by name, functions that compute all items: by calls, streams and
+    batches.
+    """
     import aotc
 
     def streamed(**more):
@@ -72,7 +74,7 @@ def ways(entry, items, batched):
 
 
 def measure(entry, items, batched, rounds):
-    """Items a second of each way: medians of rounds that take turns."""
+    """Return items per second of each way: medians of rounds in turns."""
     seconds = {}
     for _ in range(rounds):
         for name, way in ways(entry, items, batched).items():

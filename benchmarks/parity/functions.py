@@ -78,17 +78,17 @@ def all_settings() -> Iterator[Setting]:
 
 
 def full_name(setting: Setting) -> str:
-    """Return the name as a user writes it."""
+    """Return the setting's function name as a user writes it."""
     return f"{setting.package}.{setting.name}"
 
 
 def ours_of(setting: Setting) -> Callable[..., Any]:
-    """Return the public function."""
+    """Return aotc's function of a setting."""
     return getattr(OURS[setting.package], setting.name)
 
 
 def peer_of(setting: Setting, peer: str) -> tuple[str, Callable[..., Any]] | None:
-    """Return the library's name and its function, if it has one."""
+    """Return (library, function) of a peer for a setting; None if it has none."""
     for place in PLACES[setting.package][peer]:
         if hasattr(place, setting.name):
             library = place.__name__.partition(".")[0]
@@ -98,7 +98,7 @@ def peer_of(setting: Setting, peer: str) -> tuple[str, Callable[..., Any]] | Non
 
 
 def compared() -> Iterator[Compared]:
-    """Every setting beside each peer that has the function."""
+    """Yield each setting's results beside each peer's."""
     for setting in all_settings():
         ours = ours_of(setting)(*setting.args, **setting.kwargs)
         for peer in setting.peers:

@@ -15,6 +15,7 @@ _rng = onp.random.default_rng(0)
 
 
 def _normal(*shape):
+    """Return random normal weights of a shape."""
     return _rng.normal(size=shape).astype("f4")
 
 
