@@ -69,7 +69,9 @@ weights = aotc.Weights(
 
 
 def _product(name, rows):
-    """Define a global entry that multiplies rows by a weight in one format."""
+    """Return the function of an entry that multiplies rows by a weight in one
+    format.
+    """
 
     def product_of_gguf(weights, x):
         return weights[name].linear(x)
