@@ -321,6 +321,9 @@ class StoredWeights:
         return None
 
     def _path_of(self, name: str) -> str | None:
+        """Return the path of the archive with a weight; None if it holds another
+        array.
+        """
         array = self.lowered.parameters[name]
         for each in self.packed.weights:
             held = each.parameters.get(name)
@@ -329,6 +332,7 @@ class StoredWeights:
         return None
 
     def _stored(self, name: str) -> np.ndarray:
+        """Return a weight as the archive holds it."""
         path = self._path_of(name)
         assert path is not None
         if path not in self._opened:

@@ -200,6 +200,7 @@ def _resize(z: Complex, axis: int, n: int) -> Complex:
 
 
 def _truncate(z: Complex, axis: int, n: int) -> Complex:
+    """Return the first `n` elements along an axis."""
     return z.map(lambda x: x[(*(slice(None),) * axis, slice(n))])
 
 

@@ -283,6 +283,7 @@ def _refusal(
 
 
 def _figure_text(figure: float | None) -> str:
+    """Return a measured error as text; "left out" for None."""
     return "left out" if figure is None else f"{figure:.1e}"
 
 
