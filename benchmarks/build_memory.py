@@ -50,7 +50,7 @@ MARKS = "<!-- written by benchmarks/build_memory.py -->", "<!-- end of builds --
 
 @dataclass(frozen=True)
 class Size:
-    """A decoder: width, hidden width, layers, words."""
+    """The sizes of a decoder model: width, hidden width, layers, words."""
 
     width: int
     hidden: int
@@ -58,7 +58,7 @@ class Size:
     words: int
 
     def tensors(self):
-        """The shape of each weight by name."""
+        """Yield the shape of each weight by name."""
         w, h = self.width, self.hidden
         yield "words", (self.words, w)
         for n in range(self.layers):
@@ -139,7 +139,9 @@ PROMPT = {"entry": "main", "inputs": {"tokens": [[1, 128], "i8"]}}
 
 
 def main():
-    """Build, load, and print a row for each."""
+    """Build models of several sizes, load them, and print a row of memory and time for
+    each.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sizes", nargs="*", help=", ".join(SIZES))
     parser.add_argument("--format", choices=FORMATS, default="py")
@@ -164,7 +166,7 @@ def main():
 
 
 def measure(name, options, targets):
-    """The row of one build."""
+    """Build and load one model; return its row of memory, disk and time."""
     work = Path(tempfile.mkdtemp(dir=options.folder))
     try:
         source, out = work / "source", work / "out"
@@ -192,7 +194,9 @@ def measure(name, options, targets):
 
 
 def load(given, size):
-    """Run a process that loads so many bytes; return the figures that it prints."""
+    """Run a process that loads a model of `size` bytes; return the figures that it
+    prints.
+    """
     giving = [sys.executable, "-c", GIVE, str(size)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(giving, **pipes) as giver:
@@ -207,7 +211,9 @@ def load(given, size):
 
 
 def write_model(size, dtype, file):
-    """Write a model of one of the formats; return the bytes of each weight."""
+    """Write a model with random weights in one of the formats; return each weight's
+    bytes.
+    """
     if dtype == "Q4_0":
         return write_gguf(size, dtype, file)
     if file.suffix == ".py":
@@ -223,7 +229,7 @@ def write_model(size, dtype, file):
 
 
 def write_gguf(size, dtype, file):
-    """Write a model whose weights are of a type of GGUF; return the bytes of each."""
+    """Write a GGUF model with random weights of a type; return each weight's bytes."""
     import decoder_table
 
     shutil.copy(decoder_table.MODEL, file)
@@ -257,7 +263,7 @@ def write_weights(size, dtype, path):
 
 
 def build(source, out, targets):
-    """Return the figures of a build, which is a process of its own."""
+    """Build a model in a child process; return its peak memory, disk use and time."""
     command = ["aotc", "build", str(source), "-o", str(out)]
     for each in targets.split(","):
         command += ["--target", each]
@@ -285,7 +291,7 @@ def build(source, out, targets):
 
 
 class Watch:
-    """The most memory of a process and its children, and disk, every 50 ms."""
+    """Samples the peak memory of a process tree and a folder's disk use every 50 ms."""
 
     def __init__(self, pid, folder):
         self.memory = self.disk = 0
@@ -295,18 +301,19 @@ class Watch:
         self._thread.start()
 
     def _run(self):
+        """Update the peaks until `stop` is called (loop of the thread)."""
         while not self._done.wait(0.05):
             self.memory = max(self.memory, anonymous(self._pid))
             self.disk = max(self.disk, used(self._folder) - self._at_first)
 
     def stop(self):
-        """End."""
+        """End the sampling thread."""
         self._done.set()
         self._thread.join()
 
 
 def anonymous(pid):
-    """Bytes of a process and of those below it that no file has."""
+    """Return the bytes of anonymous memory of a process and its descendants."""
     total = 0
     with suppress(OSError, KeyError):  # it has ended
         rows = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -319,7 +326,7 @@ def anonymous(pid):
 
 
 def used(folder):
-    """Bytes of the disk that the files below a folder take."""
+    """Return the bytes of disk that the files below a folder use."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

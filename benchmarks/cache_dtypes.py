@@ -45,6 +45,7 @@ def main() -> None:
 
 
 def _print_rows(bundle: aotc.Model, calls: int) -> None:
+    """Time calls of each entry, and print a row for each dtype of the cache."""
     program, inputs = load(MODEL), {}
     for entry in program.entries:
         ports = {port.name: port.type for port in entry.ports("input")}

@@ -18,7 +18,7 @@ _rows = dict(zip("kv", _both, strict=True))
 
 
 def _cache(dtype):
-    """Keys and values; of bytes with a scale for each row."""
+    """Return keys and values as a state in a dtype; in i8 with a scale for each row."""
     if dtype != "i8":
         return aotc.State({n: x.astype(to_numpy(dtype)) for n, x in _rows.items()})
     scales = {n: abs(x).max(-1, keepdims=True) / 127 for n, x in _rows.items()}
@@ -27,6 +27,9 @@ def _cache(dtype):
 
 
 def _attend(cache, q, position):
+    """Return the attention of a query to the cached keys and values up to a
+    position.
+    """
     k, v = (cache[name] for name in "kv")
     if k.dtype == "i8":
         k, v = (
@@ -38,6 +41,8 @@ def _attend(cache, q, position):
 
 
 def _entry(name, cache, query):
+    """Define a global entry that attends to a cache in one dtype."""
+
     def step(cache, q, position):
         return _attend(cache, q, position)
 

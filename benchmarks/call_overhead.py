@@ -23,7 +23,7 @@ DIGITS = Path(__file__).parent.parent / "examples" / "digits"
 
 
 def build():
-    """The digits bundle with its predict entry."""
+    """Build the digits bundle with its predict entry; return its path."""
     from aotc.pipeline import build
 
     folder = tempfile.mkdtemp()
@@ -31,7 +31,9 @@ def build():
 
 
 def direct(bundle, model, driver):
-    """A function that invokes `predict` of the same variant by iree.runtime alone."""
+    """Return a function that calls `predict` of the same variant by iree.runtime
+    alone.
+    """
     import iree.runtime as rt
 
     instance = rt.VmInstance()
@@ -68,7 +70,9 @@ def direct(bundle, model, driver):
 
 
 def measure(bundle, batch, threads, rounds):
-    """Medians and minima of both ways, alternating."""
+    """Time calls by aotc and by iree.runtime in turns; return a row of medians and
+    minima.
+    """
     import iree.runtime as rt
 
     import aotc

@@ -13,7 +13,7 @@ Function = Callable[[mpf], mpf]
 
 
 def on(low: str, high: str, function: Function) -> Function:
-    """`function` of x in [low, high], as a function of t in [-1, 1]."""
+    """Return `function` of [low, high] as a function of t in [-1, 1]."""
     middle, half = (mpf(low) + mpf(high)) / 2, (mpf(high) - mpf(low)) / 2
     return lambda t: function(middle + half * t)
 

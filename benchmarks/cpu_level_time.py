@@ -30,7 +30,9 @@ CALLS = (
 
 
 def bundle_of(example, entry, levels, folder):
-    """A bundle of one entry for the levels."""
+    """Build a bundle of one entry of an example for these CPU levels; return its
+    path.
+    """
     report = build(
         EXAMPLES / example / "model.py",
         entries=(entry,),
@@ -42,7 +44,7 @@ def bundle_of(example, entry, levels, folder):
 
 
 def arrays(entry, batch):
-    """Random inputs, each symbolic size `batch`; integers are 0 or 1."""
+    """Draw inputs, with each symbolic size set to `batch`; integers are 0 or 1."""
     random = np.random.default_rng(0)
     for leaf in entry.inputs:
         shape = [size if isinstance(size, int) else batch for size in leaf.shape]
@@ -53,7 +55,7 @@ def arrays(entry, batch):
 
 
 def measure(call, levels, rounds):
-    """Medians and minima at both levels, alternating."""
+    """Time a call at both CPU levels in turns; return medians and minima."""
     example, entry, batch = call.split(":")
     calls = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +81,7 @@ def measure(call, levels, rounds):
 
 
 def main():
-    """A row for each call."""
+    """Print a row of times for each call."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("calls", nargs="*", default=CALLS)
     parser.add_argument("--levels", nargs=2, default=["x86_64-v3", "x86_64-v4"])

@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _built(size: object, dtype: str, folder: Path, target: Target) -> aotc.Model:
-    """Return the model with weights of a dtype."""
+    """Build a decoder with weights of a dtype; return the loaded model."""
     folder.mkdir()
     write_model(size, dtype, folder / "model.py")
     report = build(

@@ -153,7 +153,9 @@ def main():
 
 
 def measure(size, kind, asked):
-    """The rows of a size and a type: one for each level of numerics."""
+    """Yield the rows of a model size and weight type: one for each level of
+    numerics.
+    """
     with tempfile.TemporaryDirectory(dir=asked.folder) as folder:
         work = Path(folder)
         file = work / "model.gguf"
@@ -183,7 +185,7 @@ def measure(size, kind, asked):
 
 
 def run(program, path, asked):
-    """The figures that a process prints."""
+    """Run a program text in a child process; return the numbers that it prints."""
     given = [path, asked.target, asked.steps, asked.prompts, asked.threads]
     threads = {"OPENBLAS_NUM_THREADS": str(asked.threads)}
     found = subprocess.run(
@@ -197,7 +199,7 @@ def run(program, path, asked):
 
 
 def type_of(kind, name, size):
-    """The type of a matrix of a file of a type.
+    """Return the GGUF type of a named matrix in a file of weight type `kind`.
 
     In `Q4_K_M` the head is of Q6_K, and the values and what leads down of each third
     layer and of the first and last eighths (`llama_tensor_get_type` of llama.cpp).
@@ -213,7 +215,7 @@ def type_of(kind, name, size):
 
 
 def bytes_of(size, kind, without=()):
-    """The bytes of the matrices of a file, but for some."""
+    """Return the bytes of a file's matrices, except those in `without`."""
     total = 0
     for name, shape in size.tensors():
         if name not in without and len(shape) > 1:
@@ -223,7 +225,7 @@ def bytes_of(size, kind, without=()):
 
 
 def bytes_read(size, kind):
-    """The bytes that a step reads: weights but for the table of words, and caches."""
+    """Return the bytes that one decoding step reads: weights and caches."""
     item = 2 if kind == "BF16" else 4
     caches = 2 * size.layers * (PROMPT + 1) * size.width * item
     return bytes_of(size, kind, without=("words",)) + caches
@@ -248,7 +250,7 @@ def write_gguf(size, kind, path):
 
 
 def gguf_writer(size, path):
-    """Return what writes a file, with the facts of a decoder of LLaMA's kind in it."""
+    """Return a GGUF writer with the metadata of a LLaMA-style decoder written."""
     import gguf
 
     writer = gguf.GGUFWriter(path, "llama")
@@ -267,7 +269,7 @@ def gguf_writer(size, path):
 
 
 def finish(writer):
-    """Write a file whose tensors are known."""
+    """Write the GGUF file of a writer whose tensors were added."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -275,7 +277,7 @@ def finish(writer):
 
 
 def random_weights(rng, shape, kind):
-    """Weights as a file has them, of about the size that keeps rows as they are."""
+    """Return random weights of a GGUF type, scaled to keep activations' size."""
     rows, columns = shape
     size = columns**-0.5
     if kind in ("F32", "BF16"):
@@ -293,7 +295,7 @@ def random_weights(rng, shape, kind):
 
 
 def build(work, numerics, target):
-    """The path of a bundle."""
+    """Build the GGUF model at a level of numerics; return the bundle's path."""
     out = work / numerics
     command = ["aotc", "build", str(work / "model.py"), "-o", str(out)]
     command += ["--target", target, "--numerics", numerics]
@@ -303,7 +305,7 @@ def build(work, numerics, target):
 
 
 def table_of(rows):
-    """All rows as Markdown."""
+    """Return all rows as a Markdown table."""
     head = (
         "| decoder | weights | numerics | step, ms | tokens/s | of the bandwidth "
         "| llama.cpp, ms | ratio | prompt, ms | llama.cpp, ms | ratio |"
@@ -321,7 +323,9 @@ def table_of(rows):
 
 
 def against(row, name):
-    """The cells of the peer's time, and of the ratio to it."""
+    """Return cells with llama.cpp's time, and the ratio to it; dashes if not
+    measured.
+    """
     other = row.get(f"llama_{name}")
     if other is None:
         return ["–", "–"]

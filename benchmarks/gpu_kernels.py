@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
-    """The kernels of the model."""
+    """Yield the GPU kernels of the model."""
     unit = Unit(load(MODEL))
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for name, function in functions_of(unit.module).items():
@@ -69,7 +69,9 @@ def _kernels(machine: Gpu) -> Iterator[tuple[str, Term, GpuKernel]]:
 
 
 def _resources(code: GpuCode, machine: Gpu) -> tuple[str, int]:
-    """Return the resources of a kernel's code, and how much of it spills."""
+    """Return instruction counts, memory and registers of a kernel as text, and spilled
+    bytes.
+    """
     shared = f"{code.shared >> 10} KiB shared"
     if not machine.arch.startswith("sm_"):
         return shared, 0
@@ -85,7 +87,7 @@ def _resources(code: GpuCode, machine: Gpu) -> tuple[str, int]:
 
 
 def _model(term: Term, machine: Gpu) -> str:
-    """Return the time of a product by the model, and its least."""
+    """Return a product's time by the model and its lower bound, as text."""
     anchor = products.anchor_of(term)
     if anchor is None:
         return ""

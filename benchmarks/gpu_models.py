@@ -68,7 +68,7 @@ _DISPATCH = re.compile(rb"(?!_initializer)\b\w+?_dispatch_\d+\w*?(?=_param_0\b)"
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of a kernel.
+    """The code size, resources and modelled time of one kernel.
 
     Args:
         name: of its region.
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def without_launch(self) -> float:
-        """Nanoseconds by the model, without what a launch takes."""
+        """Nanoseconds by the model, without the launch."""
         return max(self.expected - matrices.START, self.floor)
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a model.
+    """The counts and costs of all kernels of a model.
 
     Args:
         dispatches: of a call.
@@ -209,7 +209,7 @@ def _unit(name: str, options: argparse.Namespace, folder: Path) -> Unit:
 
 
 def measure(unit: Unit, target: Target) -> Figures:
-    """Return the figures of a program for a target, before its regions are formed."""
+    """Run the passes and compile all kernels of a program; return the figures."""
     machine = gpu_of(target)
     assert machine is not None
     times: dict[str, tuple[float, float, bool]] = {}
@@ -255,7 +255,8 @@ def measure(unit: Unit, target: Target) -> Figures:
 
 
 def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
-    """Return how long a kernel takes by the model of a chip, and at least.
+    """Return a kernel's modelled nanoseconds, their lower bound, and if it is a
+    product.
 
     With it whether it is a product.
     """
@@ -289,16 +290,17 @@ def times_of(function: Function, machine: Gpu) -> tuple[float, float, bool]:
 
 
 def _refusal_text(row: dict[str, Any]) -> str:
+    """Return a row of ops without a kernel as text."""
     return f"{row['count']} x {row['op']}: {row['why']}"
 
 
 def _region_of(kernel: str) -> str:
-    """Return the name of the region that a kernel computes, perhaps in place."""
+    """Return the region name of a kernel, with the in-place suffix removed."""
     return kernel.removesuffix(".kernel").partition(".in_place")[0]
 
 
 def _compiled(unit: Unit) -> tuple[Any, dict[str, KernelSource]]:
-    """Return the variant of a program, with nothing in the place of kernels' code.
+    """Compile a program with empty kernels; return the variant and kernel sources.
 
     With it the sources of its kernels, by name.
     """
@@ -322,12 +324,13 @@ def _compiled(unit: Unit) -> tuple[Any, dict[str, KernelSource]]:
 def _code(
     sources: list[KernelSource], machine: Gpu
 ) -> list[tuple[GpuCode | None, float]]:
-    """Return the code of kernels, or None, and the processor time that it took."""
+    """Compile kernel sources in parallel; return code, None if refused, and seconds."""
     with ProcessPoolExecutor(max_workers=2) as pool:
         return [*pool.map(_compile_one, sources, [machine] * len(sources))]
 
 
 def _compile_one(source: KernelSource, machine: Gpu) -> tuple[GpuCode | None, float]:
+    """Compile one kernel; return its code or None, and the processor time."""
     start = _processor_seconds()
     try:
         made = compile_source(source, machine.arch, "strict", machine.shared_bytes)
@@ -337,7 +340,7 @@ def _compile_one(source: KernelSource, machine: Gpu) -> tuple[GpuCode | None, fl
 
 
 def _processor_seconds() -> float:
-    """Return the processor time of this process and of the assemblers that it ran."""
+    """Return the processor time of this process and its children."""
     used = time.process_time()
     import resource
 

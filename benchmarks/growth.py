@@ -59,7 +59,7 @@ class Stages:
 
     @contextmanager
     def measured(self, name: str) -> Iterator[None]:
-        """Measure a stage; another part of one adds to it."""
+        """Measure time and memory of a stage in the context; repeated ones add up."""
         Path("/proc/self/clear_refs").write_text("5")  # the kernel forgets the peak
         start = time.process_time()
         yield
@@ -69,19 +69,19 @@ class Stages:
 
 
 def _resident(what: str) -> int:
-    """The resident set of this process in bytes: `VmRSS` now, `VmHWM` its peak."""
+    """Return this process's resident bytes: `VmRSS` now, `VmHWM` at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024
 
 
 def measure_one(kind: str, steps: int, batch: str) -> dict[str, Any]:
-    """Build a model up to IREE; what each stage took."""
+    """Build a model up to IREE twice; return the stages of the second, warm build."""
     measure_stages(kind, 1, batch)  # imports are no part of any stage
     return measure_stages(kind, steps, batch)
 
 
 def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
-    """Measure the stages, with what is imported on use."""
+    """Build a model up to IREE; return the time and memory of its stages."""
     from aotc.dialects.limits import graph_ops
     from aotc.mlir import bytecode
     from aotc.programs.program import GRAPH_STAGES
@@ -112,7 +112,7 @@ def measure_stages(kind: str, steps: int, batch: str) -> dict[str, Any]:
 
 
 def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
-    """The stages of one graph, each the fastest of the runs."""
+    """Measure one graph several times; return the fastest time of each stage."""
     steps = str(size_of(kind, size))
     command = [sys.executable, __file__, "--one", kind, steps, batch]
     found: list[dict[str, Any]] = []
@@ -128,11 +128,14 @@ def measure(kind: str, size: int, batch: str) -> dict[str, Any]:
 
 
 def _total(seconds: dict[str, float]) -> float:
+    """Return the sum of the stage times that count."""
     return sum(value for name, value in seconds.items() if name not in NOT_ADDED)
 
 
 def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
-    """The exponent of the time (of a stage) over the ops, 1 where it is linear."""
+    """Return the exponent of the time (of a stage) over the ops, 1 where it is
+    linear.
+    """
     times = [
         _total(r["seconds"]) if stage is None else r["seconds"][stage] for r in rows
     ]
@@ -141,7 +144,7 @@ def growth(rows: list[dict[str, Any]], stage: str | None = None) -> float:
 
 
 def growing(rows: list[dict[str, Any]]) -> list[str]:
-    """The stages of one kind of graph that grow faster than it."""
+    """Return the stages whose time grows faster than the graph, as text."""
     graph, seconds = f"{rows[0]['kind']}, {rows[0]['batch']}", rows[-1]["seconds"]
     least = LEAST_SHARE * _total(seconds)
     exponents = {x: growth(rows, x) for x, time in seconds.items() if time > least}
@@ -149,7 +152,7 @@ def growing(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def by_graph(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The rows of each kind of graph and batch, by size."""
+    """Group rows by kind of graph and batch, sorted by size."""
     found: dict[Any, list[dict[str, Any]]] = {}
     for row in rows:
         found.setdefault((row["kind"], row["batch"]), []).append(row)
@@ -157,7 +160,7 @@ def by_graph(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The stages of one kind of graph: ms an op by size, and how they grow."""
+    """Return the Markdown table of one kind of graph: ms per op by size, and growth."""
     sizes = " | ".join(f"{row['ops']:,} ops" for row in rows)
     lines = [f"| stage | {sizes} | growth |", "|---" * (len(rows) + 2) + "|"]
     added = [name for name in rows[0]["seconds"] if name not in NOT_ADDED]
@@ -177,7 +180,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A table with its title for each kind of graph and batch."""
+    """Yield a titled table for each kind of graph and batch."""
     for found in by_graph(rows):
         kind, batch = found[0]["kind"], found[0]["batch"]
         size = "any size" if batch == "batch" else batch
@@ -187,7 +190,7 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 def measured(
     kinds: Iterable[str], batches: Sequence[str], sizes: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
-    """The stages of every graph; each is told of when it is done."""
+    """Measure every graph and print progress; yield a row for each."""
     for kind in kinds:
         for batch in batches:
             for size in sizes:
@@ -198,7 +201,7 @@ def measured(
 
 
 def write(text: str) -> None:
-    """Put the tables into the page, behind the mark."""
+    """Write the tables into the page behind the mark."""
     before, _, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
     PAGE.write_text(f"{before}{MARK}\n\n{text}\n", encoding="utf-8")
 

@@ -33,7 +33,7 @@ Visit = Callable[[Any], Any]
 def counts_of(
     work: Callable[[], Any], bindings: tuple[Any, Any] = (ir, passmanager)
 ) -> Counts:
-    """Return how often each function is called while `work` runs.
+    """Run `work` under a profiler; return how often each function was called.
 
     Args:
         work: that is counted.
@@ -56,7 +56,7 @@ def counts_of(
 
 
 def forget() -> None:
-    """Empty the caches of bounded size, which begin anew at a moment of their own.
+    """Empty bounded caches, whose evictions would change the counts.
 
     What is computed again when one is full counts as growth otherwise.
     """
@@ -74,7 +74,7 @@ def forget() -> None:
 
 
 def growth_of(counts: Sequence[Counts]) -> float:
-    """Return by what calls grow for each doubling: 2 where linear, 4 where quadratic.
+    """Return the factor by which calls grow per doubling: 2 is linear, 4 quadratic.
 
     What does not grow with the graph counts for nothing.
 
@@ -86,7 +86,7 @@ def growth_of(counts: Sequence[Counts]) -> float:
 
 
 def suspects(counts: Sequence[Counts], most: float) -> list[str]:
-    """Return the functions whose calls grow by more, those with the most first.
+    """Return the functions whose calls grow fastest, the most called first.
 
     Args:
         counts: for three sizes, each twice the one before.
@@ -102,6 +102,7 @@ def suspects(counts: Sequence[Counts], most: float) -> list[str]:
 
 
 def _name_of(code: Any) -> str:
+    """Return the file, line and name of a profiled function."""
     if isinstance(code, str):  # of C
         return code
     return f"{code.co_filename}:{code.co_firstlineno}({code.co_name})"
@@ -109,7 +110,7 @@ def _name_of(code: Any) -> str:
 
 @contextmanager
 def _visible_elements(ir: Any, passmanager: Any) -> Iterator[None]:
-    """Make each element that C code visits a call of a Python function."""
+    """Wrap the bindings in this context, so that visits in C code count as calls."""
     replaced: list[tuple[type, str, Any]] = []
 
     def visit_op(op: Any) -> Any:
@@ -139,6 +140,8 @@ def _visible_elements(ir: Any, passmanager: Any) -> Iterator[None]:
 
 
 def _visiting_one(method: Any) -> Any:
+    """Wrap a method so that each call is profiled as a Python function."""
+
     def visit_element(owner: Any, *arguments: Any) -> Any:
         return method(owner, *arguments)
 
@@ -146,6 +149,8 @@ def _visiting_one(method: Any) -> Any:
 
 
 def _visiting_ops_within(visit: Visit, method: Any) -> Any:
+    """Wrap a method to visit all nested ops first."""
+
     def visit_ops(owner: Any, *arguments: Any, **options: Any) -> Any:
         owner.operation.walk(visit)
         return method(owner, *arguments, **options)
@@ -154,6 +159,8 @@ def _visiting_ops_within(visit: Visit, method: Any) -> Any:
 
 
 def _visiting_ops_of_argument(visit: Visit, method: Any) -> Any:
+    """Wrap a method to visit all ops of its argument first."""
+
     def run_passes(owner: Any, op: Any) -> Any:
         op.operation.walk(visit)
         return method(owner, op)

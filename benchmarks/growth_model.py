@@ -21,21 +21,23 @@ LENGTH = 5
 
 
 def mixed(x, w):
-    """A product, a reduction and elementwise ops of different kinds."""
+    """Return one step: a product, a reduction and elementwise ops of different
+    kinds.
+    """
     x = np.tanh(x @ w)
     x = x - np.mean(x, axis=-1, keepdims=True)
     return np.sqrt(x * x + 0.5) / 2.0
 
 
 def chain(x, w):
-    """Each step reads the one before."""
+    """Apply steps that each read the one before."""
     for _ in range(STEPS):
         x = mixed(x, w)
     return x.sum()
 
 
 def residual(x, w):
-    """Each step adds to what the one before left."""
+    """Apply steps that each add to the value before."""
     for _ in range(STEPS):
         x = x + nn.relu(x @ w) @ w
         x = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + 1.0)
@@ -43,7 +45,7 @@ def residual(x, w):
 
 
 def branching(x, w):
-    """Two values that every step reads, and a sum of what all of them give."""
+    """Apply steps that read two common values, and sum all their results."""
     shared, total = np.tanh(x), x
     for number in range(STEPS):
         branch = np.sin(shared * (1.0 + number)) @ w
@@ -52,13 +54,13 @@ def branching(x, w):
 
 
 def differentiated(x, w):
-    """The value of a chain and its derivative."""
+    """Return the value of a chain and its derivative."""
     value, gradient = aotc.value_and_grad(chain, argnums=1)(x, w)
     return value, gradient
 
 
 def looping(x, w):
-    """Each step is a loop, as in a deep recurrent network."""
+    """Apply steps that are loops, as in a deep recurrent network."""
 
     def step(h, x):
         h = np.tanh(h @ w + x)
@@ -72,7 +74,7 @@ def looping(x, w):
 
 
 def reducing(x, w):
-    """The gradient of reductions of different kinds, each after the one before."""
+    """Return the gradient of consecutive reductions of different kinds."""
 
     def loss(x, w):
         for _ in range(STEPS):
@@ -86,7 +88,7 @@ def reducing(x, w):
 
 
 def unrolled(x, w):
-    """One loop with a long body, and its gradient."""
+    """Return the gradient of one loop with a long body."""
 
     def loss(x, w):
         def step(h, x):
@@ -102,7 +104,7 @@ def unrolled(x, w):
 
 
 def calling(x, w):
-    """The gradient of many functions, which are called one after the other."""
+    """Return the gradient of many consecutive function calls."""
 
     def loss(x, w):
         for number in range(STEPS):
@@ -118,7 +120,7 @@ def calling(x, w):
 
 
 def nesting(x, w):
-    """Functions within one another, deeper with each step."""
+    """Call functions nested as deep as there are steps."""
 
     def nested(depth, x, w):
         x = np.tanh(x @ w)
@@ -131,7 +133,7 @@ def nesting(x, w):
 
 
 def enclosing(x, w):
-    """Branches within one another, deeper with each step."""
+    """Apply conditionals nested as deep as there are steps."""
 
     def nested(depth, x, w):
         if depth == 0:
@@ -143,7 +145,7 @@ def enclosing(x, w):
 
 
 def deciding(x, w):
-    """Each step is one of two branches."""
+    """Apply steps that are conditionals."""
     for _ in range(STEPS):
         x = control.cond(
             x.sum() > 0,
@@ -178,12 +180,12 @@ optimizer = optim.adam(1e-3)
 
 
 def array(*shape):
-    """Some numbers, neither alike nor large."""
+    """Return an array of distinct, small numbers."""
     return (numpy.arange(numpy.prod(shape)) % 7 / 7 - 0.4).astype("f4").reshape(shape)
 
 
 def training():
-    """A step of an optimizer, for a chain with its own weights at each step."""
+    """Define an entry: an optimizer step of a chain with a weight per step."""
     rows = [np.full((WIDTH, WIDTH), 0.1) for _ in range(STEPS)]
     start = aotc.State({"params": rows, "moments": optimizer.init(rows)})
 
@@ -203,7 +205,7 @@ def training():
 
 
 def decoding():
-    """Blocks of a decoder, each with weights of its own."""
+    """Define an entry: decoder blocks with weights of their own."""
 
     def block():
         names = ("query", "key", "value", "out", "up", "down")
@@ -226,7 +228,7 @@ def decoding():
 
 
 def convolving():
-    """Convolutions of images with normalisations, each with weights of its own."""
+    """Define an entry: convolutions with norms, with weights of their own."""
 
     def layer():
         kernel = {"kernel": array(3, 3, 8, 8)}
@@ -247,7 +249,7 @@ def convolving():
 
 
 def sharing():
-    """Many products of one operand by weights of their own."""
+    """Define an entry: many products of one operand by different weights."""
     weights = aotc.Weights([array(WIDTH, WIDTH) + n for n in range(STEPS)])
 
     @aotc.entry(weights=weights, x=x)

@@ -64,13 +64,13 @@ OPS_OF_STEP = {
 
 
 def size_of(kind: str, ops: int) -> int:
-    """Return how many steps a graph of about so many ops has."""
+    """Return the number of model steps for a graph of about `ops` ops."""
     return max(1, round(ops / OPS_OF_STEP[kind]))
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a build.
+    """One step of a build, such as a pass, to be run in order.
 
     Args:
         name: unique among the steps.
@@ -86,7 +86,7 @@ class Step:
 
 
 class GrowingBuild:
-    """A build of `growth_model.py` as far as IREE's compiler.
+    """A build of growth_model.py up to IREE's compiler, as a list of steps.
 
     Args:
         kind: of the graph.
@@ -100,7 +100,7 @@ class GrowingBuild:
 
     @property
     def module(self) -> Module:
-        """The module as it is now."""
+        """The module in its current state."""
         return self.unit.module
 
     def steps(self, runs: Callable[[Pass], Pass] = lambda each: each) -> Iterator[Step]:
@@ -130,7 +130,7 @@ class GrowingBuild:
     def rewrites(
         self, runs: Callable[[Rewrite], Rewrite] = lambda each: each
     ) -> Iterator[Step]:
-        """Yield the passes over what IREE makes of the module, when all steps are done.
+        """Yield the passes over IREE's own IR, after all steps have run.
 
         IREE's phases between them, which the worker runs, are no steps.
 
@@ -160,12 +160,15 @@ class GrowingBuild:
             yield Step(f"vmfb: {each.name}", partial(runs(each).run, module, job))
 
     def _trace(self) -> None:
+        """Trace the model into the unit."""
         self.unit = Unit(importers.load(MODEL, ()))
 
     def _fork(self) -> None:
+        """Fork the unit for the target."""
         self.unit = self.unit.fork(TARGET)
 
     def _run_pass(self, given: Pass) -> None:
+        """Run one pass on the unit."""
         run_passes(self.unit, [given], silently=True, verified=False)
 
     def _evaluate(self) -> None:
@@ -179,4 +182,5 @@ class GrowingBuild:
                 pass
 
     def _list_kernels(self) -> None:
+        """List the kernels of the module."""
         kernels_listed(self.module, TARGET, tuple(self.unit.program.passes))

@@ -51,7 +51,7 @@ _SETS_FRAME = re.compile(r"^(?:movq\s+%rsp, %rbp|(?:mov|add)\s+x29, sp)")
 
 @dataclass(frozen=True)
 class Loop:
-    """An innermost loop.
+    """The instruction counts of an innermost loop in assembly.
 
     Args:
         function: that it is in.
@@ -67,12 +67,12 @@ class Loop:
 
     @property
     def is_of_products(self) -> bool:
-        """Return whether it makes sums of products and little else."""
+        """Return whether the loop mostly does multiply-adds."""
         return 5 * self.multiply_adds >= 2 * self.instructions
 
 
 def assembly(model: Path, target: Target) -> str:
-    """Return the assembly of a model for a processor."""
+    """Compile a model and return its assembly for a CPU."""
     unit = Unit(load(model)).fork(target)
     run_passes(unit, all_passes())
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +85,7 @@ def assembly(model: Path, target: Target) -> str:
 
 
 def inner_loops(text: str) -> Iterator[Loop]:
-    """The innermost loops of assembly that multiply and add, of any of `TARGETS`."""
+    """Yield the innermost loops of assembly that have multiply-adds."""
     for name, lines in _functions(text):
         stack = [_STACK["sp"]]
         if any(map(_SETS_FRAME.match, lines)):
@@ -100,7 +100,7 @@ def inner_loops(text: str) -> Iterator[Loop]:
 
 
 def _functions(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each function's name, its instructions and its labels."""
+    """Yield the name and lines of each function in assembly."""
     name, lines = "", list[str]()
     for line in text.splitlines():
         code = re.split(r"//|\s#\s|##", line)[0].strip()
@@ -116,7 +116,7 @@ def _functions(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _innermost(lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Find the bounds of the loops that hold no other loop."""
+    """Return first and last line of each loop that contains no other loop."""
     places = {
         found[1]: number
         for number, line in enumerate(lines)

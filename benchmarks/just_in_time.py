@@ -51,14 +51,14 @@ SIZES = "aotc.Dim('size', max=64, specialize=(1, 2, 4, 8, 16, 24, 32, 64))"
 
 
 def timed(call):
-    """The time of a call, in µs."""
+    """Return the microseconds of one call."""
     start = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - start) / 1000
 
 
 def compare(one, other, calls):
-    """Times of two functions that take turns."""
+    """Time two functions in turns; return both lists of times."""
     for _ in range(200):
         one()
         other()
@@ -67,7 +67,7 @@ def compare(one, other, calls):
 
 
 def row(name, added, times):
-    """Return what one adds to the other."""
+    """Return a row with medians and minima, and what the first adds to the second."""
     found = {"name": name, "calls": len(times[0])}
     for which in (statistics.median, min):
         ours, theirs = map(which, times)
@@ -76,7 +76,9 @@ def row(name, added, times):
 
 
 def jit_overhead(calls):
-    """A call of a function of jit against the loader's."""
+    """Time a jit function against the loader's call of the same code; return the
+    row.
+    """
 
     @aotc.jit(threads=1)
     def f(x, w):
@@ -89,7 +91,7 @@ def jit_overhead(calls):
 
 
 def selection(calls, folder):
-    """A call of one of eight sizes against that of the only one."""
+    """Time a call that selects among eight sizes against a call of the only one."""
     from aotc.pipeline import build
 
     entries = []
@@ -106,7 +108,7 @@ def selection(calls, folder):
 
 
 def counting(calls):
-    """Time the counting of a call, many times in a row."""
+    """Time the counting of a call; return the row."""
     from aotc.runtime.call_counts import ShapeCounts, Tally
 
     counts = ShapeCounts(Tally(), 100, 10, 10, fetched=False)
@@ -122,7 +124,9 @@ def counting(calls):
 
 
 def starts(processes, folder):
-    """Wall times of processes with a warm cache, and of those that import NumPy."""
+    """Time processes with a warm cache, and ones that only import NumPy; return the
+    row.
+    """
     script = folder / "start.py"
     script.write_text(PROGRAM)
     environment = {**os.environ, "AOTC_CACHE": str(folder / "cache")}

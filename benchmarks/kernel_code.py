@@ -29,7 +29,7 @@ TARGETS = ("x86_64-v3", "x86_64-v4", "aarch64", "riscv64-v")
 
 
 def main() -> None:
-    """Do as the command line says."""
+    """Write the kernels of a model, or compare two folders of kernels."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     writing = verbs.add_parser("write", help="write the code of kernels of models")
@@ -68,7 +68,7 @@ def kernels_in(module: Module) -> Iterator[tuple[str, str]]:
 
 
 def compare(old: Path, new: Path) -> int:
-    """Print which kernels differ between two folders; return 1 if any do."""
+    """Print the kernels that differ between two folders; return 1 if any do."""
     files = [
         {path.relative_to(folder) for path in folder.rglob("*.mlir")}
         for folder in (old, new)

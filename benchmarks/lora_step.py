@@ -57,7 +57,7 @@ def main():
 
 
 def measure(name, target, threads):
-    """Yield the rows of one size: with weights copied, and mapped."""
+    """Build and run one size; yield a row with weights copied, and one mapped."""
     size, work = SIZES[name], Path(tempfile.mkdtemp())
     try:
         model = work / "model.py"

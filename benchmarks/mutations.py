@@ -45,7 +45,7 @@ _TOO_LONG = "tests took too long"
 
 @dataclass(frozen=True)
 class Mutation:
-    """A change of one expression of a module.
+    """A mutation for mutation testing: a changed expression of a module.
 
     Args:
         file: of the module, from the root of the repository.
@@ -75,7 +75,7 @@ class Mutation:
 
 
 def main() -> None:
-    """Draw faults, run tests on each, print what was caught and what was not."""
+    """Plant mutations, run tests on each, and print which were caught."""
     options = parse()
     drawn = draw(options.count, random.Random(options.seed))
     outcomes = []
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -108,7 +108,7 @@ def parse() -> argparse.Namespace:
 
 
 def draw(count: int, rng: random.Random) -> list[Mutation]:
-    """Return mutations of functions of all packages, the packages in turn."""
+    """Draw mutations of functions, taking the packages in turn."""
     modules = defaultdict(list)
     for folder in ("aotc", *PARTS):
         for file in sorted((ROOT / folder).rglob("*.py")):
@@ -127,7 +127,7 @@ def draw(count: int, rng: random.Random) -> list[Mutation]:
 
 
 def mutations(file: Path) -> Iterator[Mutation]:
-    """Iterate over the changes of expressions within a line of a module's functions."""
+    """Yield the possible mutations of expressions in a module's functions."""
     source = file.read_text()
     lines = source.encode().splitlines()
     for function in ast.walk(ast.parse(source)):
@@ -146,12 +146,12 @@ def mutations(file: Path) -> Iterator[Mutation]:
 
 
 def _text(node: ast.expr, lines: Sequence[bytes]) -> str:
-    """Return the text of an expression within a line."""
+    """Return the source of an expression within a line."""
     return lines[node.lineno - 1][node.col_offset : node.end_col_offset].decode()
 
 
 def _changed(node: ast.expr, lines: Sequence[bytes]) -> str | None:
-    """Return the text of an expression with a fault; None if none can be planted."""
+    """Return the source of an expression with a fault; None if none fits."""
     match node:
         case ast.BinOp(left, operator, right) if not _is_text(node):
             pass
@@ -184,7 +184,7 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def _differs(change: Mutation, source: str) -> bool:
-    """Return whether the changed module is another program."""
+    """Return whether the mutated module parses to another program."""
     try:
         changed = ast.dump(ast.parse(change.apply(source)))
     except SyntaxError:
@@ -193,7 +193,9 @@ def _differs(change: Mutation, source: str) -> bool:
 
 
 def outcome(mutation: Mutation, seconds: int) -> str | None:
-    """Return the test that fails with a fault; None if none does in this time."""
+    """Run the nearest tests on a mutated copy; return the failing test, None if
+    none.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "aotc"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*_NOT_COPIED))
@@ -227,7 +229,7 @@ def nearest_tests(file: str) -> list[list[str]]:
 
 
 def _first_failure(tests: list[str], copy: Path, seconds: float) -> str | None:
-    """Return the first of these tests that fails on a copy of the tree in this time."""
+    """Run tests on a copy of the tree; return the first that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--no-header"]
     command += ["-p", "no:cacheprovider", "--tb=no", *tests]
     variables = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -30,7 +30,7 @@ PARTS = 8  # of a batch that fails: often many of its cases do
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that a target does not compile, and why."""
+    """An op's case that a target does not compile, and the error."""
 
     case: Case
     code: str
@@ -38,12 +38,12 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """IREE's complaint, without what follows from the case."""
+        """IREE's error message without case-specific details."""
         said = self.message.partition("': ")[2] or self.message
         return said.partition(" that was explicitly marked illegal")[0].split(": %")[0]
 
     def to_json(self) -> dict[str, str]:
-        """Return the row for machines."""
+        """Return the failure as a JSON row."""
         return {
             "case": str(self.case),
             "op": self.case.op,
@@ -54,7 +54,7 @@ class Failure:
 
 
 def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
-    """The cases that `target` does not compile, found in ever smaller parts."""
+    """Yield the cases that a target does not compile, bisected from all together."""
     try:
         compile_targets(lowered_program(cases), [target])
     except CompileError as error:
@@ -67,7 +67,7 @@ def failures(cases: Sequence[Case], target: Target) -> Iterator[Failure]:
 
 
 def sweep(cases: Sequence[Case], target: Target) -> list[Failure]:
-    """All failures of a target; cases of an op and a dtype tend to fail together."""
+    """Return all failures of a target; similar cases are compiled together."""
     ordered = sorted(cases, key=lambda case: (case.dtypes, case.op))
     found: list[Failure] = []
     for first in range(0, len(ordered), BATCH):
@@ -79,7 +79,9 @@ def sweep(cases: Sequence[Case], target: Target) -> list[Failure]:
 
 
 def report(target: Target, count: int, found: Sequence[Failure], seconds: float) -> str:
-    """Counts, then a line per op with the dtypes and messages of its failures."""
+    """Return the report: counts, and a line per op with the messages of its
+    failures.
+    """
     lines = [f"{target}: {count - len(found)} of {count} cases, {seconds:.0f} s"]
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for failure in found:
@@ -90,7 +92,7 @@ def report(target: Target, count: int, found: Sequence[Failure], seconds: float)
 
 
 def never(cases: Sequence[Case], found: Sequence[Failure]) -> dict[str, dict[str, str]]:
-    """Return the dtypes of which no case compiles, and why, by op."""
+    """Return, by op, the dtypes of which no case compiles, with the reason."""
     failed = {str(failure.case) for failure in found}
     compiled = {(c.op, c.dtypes) for c in cases if str(c) not in failed}
     limits: dict[str, dict[str, str]] = defaultdict(dict)
@@ -102,7 +104,7 @@ def never(cases: Sequence[Case], found: Sequence[Failure]) -> dict[str, dict[str
 
 
 def write(family: str, ops: set[str], found: dict[str, dict[str, str]]) -> None:
-    """Replace what the table says of `ops` on a family of targets."""
+    """Write the table's entries of `ops` for a family of targets."""
     known = limits.table()
     kept = {op: kinds for op, kinds in known.get(family, {}).items() if op not in ops}
     families = {**known, family: {**kept, **found}}

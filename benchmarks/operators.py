@@ -42,14 +42,14 @@ COLUMNS = (
 
 
 def python(*words: object, **variables: str) -> list[str]:
-    """The command of a module of this folder, and its environment."""
+    """Return the arguments of `Popen` that run a module of this folder."""
     environment = {**os.environ, "PYTHONPATH": str(FOLDER), **variables}
     command = [sys.executable, "-m", *map(str, words)]
     return {"args": command, "env": environment, "text": True}
 
 
 class System:
-    """A process that makes the calls of one system.
+    """A child process that makes the calls of one system.
 
     Args:
         kind: aotc, eager or packed.
@@ -68,17 +68,18 @@ class System:
         )
 
     def call(self, case: Case, count: int) -> list[float] | None:
-        """The seconds of so many calls; None if the system has no such call."""
+        """Return the seconds of `count` calls; None if the system lacks the case."""
         return self._ask(case, count)
 
     def result(self, case: Case, folder: Path) -> np.ndarray | None:
-        """Return what the system computes."""
+        """Return the system's result of a case."""
         file = folder / f"{self.kind}.npy"
         file.unlink(missing_ok=True)
         self._ask(case, file)
         return np.load(file) if file.exists() else None
 
     def _ask(self, case: Case, what: object) -> list[float] | None:
+        """Send a command to the child; return its answer."""
         print(case.name, what, sep="\t", file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         if not line:
@@ -86,13 +87,13 @@ class System:
         return json.loads(line)
 
     def stop(self) -> None:
-        """End the process."""
+        """End the child process."""
         self._process.stdin.close()
         self._process.wait()
 
 
 def require_equal(case: Case, systems: list[System], folder: Path) -> None:
-    """Refuse to time systems that do not compute the same."""
+    """Exit unless all systems compute the same result of a case."""
     wanted, *others = (system.result(case, folder) for system in systems)
     for system, found in zip(systems[1:], others, strict=True):
         if found is None:
@@ -105,7 +106,7 @@ def require_equal(case: Case, systems: list[System], folder: Path) -> None:
 def measure(
     case: Case, systems: list[System], options: argparse.Namespace
 ) -> dict[str, list[list[float]]]:
-    """The seconds of calls by system, in rounds that each begin with another system."""
+    """Time a case on all systems in turns; return the seconds by system."""
     times, counts = {}, {}
     for system in systems:
         first = system.call(case, 3)
@@ -122,7 +123,7 @@ def measure(
 
 
 def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
-    """The figures of a case; times in ms."""
+    """Return a case's row of figures; times in ms."""
     calls = {kind: sum(rounds, []) for kind, rounds in times.items()}
     ms = {
         kind: {"median": 1e3 * statistics.median(each), "min": 1e3 * min(each)}
@@ -148,7 +149,7 @@ def row(case: Case, times: dict[str, list[list[float]]], limits: dict) -> dict:
 
 
 def group(case: Case) -> str:
-    """Return the group that a case is summed up in."""
+    """Return the group under which a case is summarised."""
     if case.groups > 1:
         return "depthwise"
     if case.family == "conv":
@@ -157,7 +158,7 @@ def group(case: Case) -> str:
 
 
 def groups_table(rows: list[dict]) -> str:
-    """Markdown: geometric means over each group of cases."""
+    """Return a Markdown table of geometric means by group of cases."""
     groups: dict[str, list[dict]] = {}
     for each in rows:
         groups.setdefault(each["group"], []).append(each)
@@ -177,7 +178,7 @@ def groups_table(rows: list[dict]) -> str:
 
 
 def table(rows: list[dict], limits: dict) -> str:
-    """Markdown."""
+    """Return a Markdown table of all rows."""
 
     def times(found: dict | None) -> str:
         return "" if found is None else f"{found['median']:.3g} / {found['min']:.3g}"
@@ -203,7 +204,7 @@ def table(rows: list[dict], limits: dict) -> str:
 
 
 def parse() -> argparse.Namespace:
-    """The options."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--cases", nargs="+", default=["*"], metavar="PATTERN", help="such as 'gemm_*'")
@@ -225,7 +226,7 @@ def parse() -> argparse.Namespace:
 
 
 def build(cases: list[Case], level: str, folder: Path) -> Path:
-    """One bundle of all cases."""
+    """Build one bundle with an entry per case; return its path."""
     words = ["aotc.cli.main", "build", FOLDER / "operator_tables" / "model.py"]
     words += ["--name", "operators", "--target", level, "--no-sign", "--self-check"]
     words += ["off", "--no-cache", "--force", "-o", folder]
@@ -237,7 +238,7 @@ def build(cases: list[Case], level: str, folder: Path) -> Path:
 
 
 def main() -> None:
-    """Build, compare, time, print and write."""
+    """Build, compare and time all cases; print and write the tables."""
     options = parse()
     cases = [
         case

@@ -40,7 +40,7 @@ print(engine.device("llvm-cpu", 2).allocator.statistics["device_bytes_peak"])
 
 
 def main():
-    """Build, run and print."""
+    """Build models with and without checkpoints and budgets; print memory and times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("budgets", nargs="*", default=["71MB", "66MB"])
     parser.add_argument("--rounds", type=int, default=12)
@@ -56,7 +56,7 @@ def main():
 
 
 def made(folder, remat, budget):
-    """The build of one case."""
+    """Write and build the model of one case; return the build report."""
     folder.mkdir()
     text = SOURCE.read_text()
     for constant, value in SIZES.items():
@@ -74,7 +74,7 @@ def made(folder, remat, budget):
 
 
 def alternate(bundles, rounds, threads):
-    """Step times in seconds of each."""
+    """Time steps of all bundles in turns; return the seconds of each."""
     models = [aotc.load(b, threads=threads, allow_unsigned=True) for b in bundles]
     tokens = np.random.default_rng(0).integers(0, 128, (8, 129), "i4")
     batch = {"tokens": tokens[:, :-1], "targets": tokens[:, 1:]}
@@ -89,7 +89,7 @@ def alternate(bundles, rounds, threads):
 
 
 def row(case, report, t, first):
-    """The figures of one case."""
+    """Return the memory and times of one case."""
     remat, budget = case
     printed = subprocess.check_output(
         [sys.executable, "-c", MEASURE, str(report.bundle)]

@@ -81,7 +81,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Example:
-    """An example to quantise.
+    """An example model to quantise and its data.
 
     Args:
         kind: what it is one of.
@@ -95,7 +95,7 @@ class Example:
 
 
 def _digits(module: Any, count: int) -> Array:
-    """Digits with the noise of training; those of the test calibrate no network."""
+    """Return digit images with training noise; the test images calibrate nothing."""
     rng = np.random.default_rng(1_000_000)
     clean = module.DATA["train_x"], np.load(EXAMPLES / "digits" / "test_x.npy")
     counts = SAMPLES, count
@@ -107,11 +107,13 @@ def _digits(module: Any, count: int) -> Array:
 
 
 def _pictures(module: Any, count: int) -> Array:
+    """Return images of the example."""
     found: Array = module.batch(1_000_000, SAMPLES + count // 8)["images"]
     return found
 
 
 def _text(module: Any, count: int) -> Array:
+    """Return token sequences of the example."""
     size = module.BATCH
     seeds = range(1_000_000, 1_000_000 + (SAMPLES + count) // size)
     return np.concatenate([module.batch(seed)["tokens"] for seed in seeds])
@@ -127,7 +129,7 @@ MODELS = {
 
 
 def main() -> None:
-    """Prepare a folder, or measure and print what it has."""
+    """Prepare models in a folder, or measure and print them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="of what was trained and built")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
@@ -155,7 +157,7 @@ def _titles() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _lines(name: str, asked: argparse.Namespace) -> Iterator[str]:
-    """Yield the rows of a model, as lines of the table."""
+    """Yield the table rows of a model."""
     folder = asked.folder / name
     results, times = (_read(folder / f"{x}.json") for x in ("results", "times"))
     titles = [title for title, _, _ in _titles()]
@@ -171,6 +173,7 @@ def _lines(name: str, asked: argparse.Namespace) -> Iterator[str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    """Read a JSON file; empty if it does not exist."""
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found
 
@@ -179,7 +182,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _prepare(name: str, folder: Path) -> None:
-    """Train and quantise a model, but for what its folder has."""
+    """Train and quantise a model, except for what its folder has already."""
     folder.mkdir(parents=True, exist_ok=True)
     source, states = EXAMPLES / name, folder / "states.safetensors"
     module = load_module(source / "train.py")
@@ -218,7 +221,7 @@ def tell(text: str) -> None:
 
 
 def _trained(source: Path, states: Path) -> Program:
-    """Return an example as it was trained."""
+    """Return an example's program with trained weights."""
     program = importers.load(source / "model.py", ("predict",))
     freeze_states(program, states)
     program.stage = "graph"
@@ -226,7 +229,7 @@ def _trained(source: Path, states: Path) -> Program:
 
 
 def _yardstick(program: Program, inputs: Array) -> Yardstick:
-    """Return what the rows of a model are measured by: its results on held-out data."""
+    """Return the float model's results on held-out data, as the measure of others."""
     (port,) = program.entries[0].ports("input")
     held_out = Data({port.name: inputs[SAMPLES:]}, "data")
     return Yardstick.of(program, held_out, LossMetric())
@@ -239,7 +242,7 @@ def _quantized(
     recipe: str,
     methods: tuple[str, ...],
 ) -> tuple[Program, dict[str, Any]]:
-    """Return a trained model by a recipe, and what it loses and takes."""
+    """Quantise a trained model by a recipe; return it and its losses and size."""
     if recipe == "f32":
         return program, {"bytes": 1.0, "lost": 0.0, "kl": 0.0}
     (port,) = program.entries[0].ports("input")
@@ -258,7 +261,9 @@ def _quantized(
 
 
 def measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
-    """Return how often a program answers otherwise, and the divergence of classes."""
+    """Return how often a program's answers differ from the float model's, and the
+    divergence.
+    """
     results = run(program, floats.calls)
     kl = None  # of what gives classes, and no probabilities
     if floats.name == "top1":
@@ -267,7 +272,7 @@ def measured(program: Program, floats: Yardstick) -> dict[str, float | None]:
 
 
 def load_module(path: Path) -> Any:
-    """Return a file of Python as a module."""
+    """Import a Python file as a module."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_train", path)
     assert spec is not None
     assert spec.loader is not None
@@ -280,7 +285,7 @@ def load_module(path: Path) -> Any:
 
 
 def _bound(floats: Program, yardstick: Yardstick) -> dict[str, Any]:
-    """Return what the decoder loses by weights with scales and minima, see the top."""
+    """Replace weights by the nearest 4-bit ones with minima; return the losses."""
     arrays = {name: np.asarray(x) for name, x in floats.parameters.items()}
     before = sum(x.nbytes for x in arrays.values())
     summed = {name: _summed(name, x) for name, x in arrays.items()}
@@ -293,7 +298,7 @@ def _bound(floats: Program, yardstick: Yardstick) -> dict[str, Any]:
 
 
 def _summed(name: str, weight: Array) -> int:
-    """Return how many terms a product by a weight sums up; 0 for what is none.
+    """Return the size that a product by a weight contracts; 0 if it is in no product.
 
     -1 where these are the last axis, of the table of tokens.
     """
@@ -309,14 +314,14 @@ def _summed(name: str, weight: Array) -> int:
 
 
 def _fit(weight: Array, summed: int) -> Array:
-    """Return the nearest weight of 4 bits, with a scale and a minimum for 32 terms."""
+    """Return the nearest 4-bit weight with a scale and minimum per 32 terms."""
     rows = weight if summed == -1 else weight.reshape(summed, -1).T
     found = nearest_with_minima(rows.reshape(-1, 32)).reshape(rows.shape)
     return found if summed == -1 else found.T.reshape(weight.shape)
 
 
 def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Rows as the nearest of 16 levels are, with a scale and a minimum of each row."""
+    """Return rows rounded to 16 levels, with a scale and minimum for each row."""
     low, high = (f(rows, axis=1, keepdims=True) for f in (np.min, np.max))
     best, least = rows, np.full((len(rows), 1), np.inf)
     for share in np.linspace(0.6, 1.1, 30):
@@ -340,7 +345,7 @@ def nearest_with_minima(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _measure_times(folder: Path) -> None:
-    """Write the processor time of calls of a model beside its results, in ms."""
+    """Time calls of a folder's models and write the times beside the results."""
     batch, found = np.load(folder / "batch.npy"), dict[str, list[float]]()
     titles = [title for title, _, methods in _titles() if not methods]
     levels = _levels()
@@ -355,13 +360,13 @@ def _measure_times(folder: Path) -> None:
 
 
 def _levels() -> list[str]:
-    """Return the levels that this machine runs."""
+    """Return the CPU levels that this machine runs."""
     here = set(processor.cpu_features())
     return [x for x in LEVELS if here >= {*Target.parse(x).cpu_features_required}]
 
 
 def _build(folder: Path, title: str, levels: Sequence[str]) -> Path:
-    """Return the bundle of a row, built for some levels unless it is there."""
+    """Build the bundle of a row, unless it is there; return its path."""
     output = folder / "built" / title
     if not (found := [*output.glob("*.aotc")]):
         report = build(
@@ -378,7 +383,7 @@ def _build(folder: Path, title: str, levels: Sequence[str]) -> Path:
 
 
 def _times_of_calls(bundle: Path, level: str, batch: Array) -> list[float]:
-    """Return the processor time of some calls in ms, after those that warm up."""
+    """Return the processor time of calls in ms, after warm-up."""
     model = aotc.load(bundle, threads=1, target=level, allow_unsigned=True)
     (entry,) = model.entries.values()
     times = []

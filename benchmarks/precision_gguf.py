@@ -53,7 +53,7 @@ HEAD = "| weights | by | bits | answers that differ | KL |\n|---|---|--:|--:|--:
 
 
 def main() -> None:
-    """Train, quantise, measure, and print the table."""
+    """Train and quantise a decoder, measure each method, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="of what was trained")
     parser.add_argument("--write", action="store_true", help="put it into docs/")
@@ -74,6 +74,7 @@ def main() -> None:
 
 
 def _line(row: dict[str, Any]) -> str:
+    """Return a row of the table."""
     return (
         f"| {row['weights']} | {row['by']} | {row['bits']:.2f} | {row['lost']:.2%} "
         f"| {row['kl']:.1e} |"
@@ -81,7 +82,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _pieces(text: Array, count: int, length: int, seed: int) -> Array:
-    """Return so many pieces of a text, each with the character behind it."""
+    """Return random pieces of a text, each with the next character."""
     places = np.random.default_rng(seed).integers(0, len(text) - length, count)
     pieces: Array = text[places[:, None] + np.arange(length + 1)].astype("i4")
     return pieces
@@ -91,7 +92,7 @@ def _pieces(text: Array, count: int, length: int, seed: int) -> Array:
 
 
 def _train(folder: Path, text: Array) -> Path:
-    """Return the file of the trained decoder in f32; it is made unless it is there."""
+    """Train the decoder unless that is done; return its f32 file."""
     file = folder / "f32.gguf"
     if file.exists():
         return file
@@ -123,7 +124,7 @@ def _write_floats(module: ModuleType, states: Path, file: Path) -> None:
 
 
 def _quantized_by_llama(floats: Path, kind: str) -> Path:
-    """Return the file that llama.cpp makes of that of f32."""
+    """Quantise an f32 file by llama.cpp; return the new file."""
     from cyllama.llama import llama_cpp
 
     llama_cpp.disable_logging()
@@ -147,7 +148,7 @@ def _loaded(file: Path) -> Program:
 
 
 def _rows(folder: Path, floats: Path, text: Array) -> Iterator[dict[str, Any]]:
-    """Yield what each way to round loses and takes."""
+    """Yield the loss and size of each quantisation method."""
     program = _loaded(floats)
     arrays = program.parameters.values()
     before, count = (sum(getattr(x, k) for x in arrays) for k in ("nbytes", "size"))
@@ -174,7 +175,7 @@ def _rows(folder: Path, floats: Path, text: Array) -> Iterator[dict[str, Any]]:
 
 
 def _bytes(file: Path) -> int:
-    """Return what the tensors of a GGUF file take."""
+    """Return the bytes of a GGUF file's tensors."""
     import gguf
 
     return sum(int(x.n_bytes) for x in gguf.GGUFReader(file).tensors)

@@ -60,7 +60,7 @@ HEAD_OF_BUILDS = (
 
 
 def main() -> None:
-    """Print a row for each model, number of threads and target."""
+    """Time quantised models against peers, and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--targets", nargs="+", default=["x86_64-v4-dot"])
     parser.add_argument("--models", nargs="+", default=MODELS)
@@ -88,6 +88,7 @@ def main() -> None:
 def _time_calls(
     files: dict[str, Path], asked: argparse.Namespace, folder: Path
 ) -> None:
+    """Print the rows of call times, and mean ratios."""
     print(HEAD)
     ratios: dict[tuple[str, int], list[float]] = {}
     for name in asked.models:
@@ -106,7 +107,7 @@ def _time_calls(
 def _print_row(
     name: str, target: str, threads: int, file: Path, bundle: Path, rounds: int
 ) -> float:
-    """Print the row of a model; return its time over that of the faster peer."""
+    """Time a model and print its row; return its time over the faster peer's."""
     subjects = {"aotc": bundle, **dict.fromkeys(PEERS, file)}
     found: dict[str, list[float]] = {system: [] for system in subjects}
     output = np.zeros(0)
@@ -132,7 +133,7 @@ def _print_row(
 
 
 def _cell(times: Sequence[float]) -> str:
-    """Return the median and the 90th percentile."""
+    """Return median and 90th percentile as text."""
     if not times:
         return "–"
     return f"{statistics.median(times):.2f} / {np.percentile(times, 90):.2f}"
@@ -141,6 +142,7 @@ def _cell(times: Sequence[float]) -> str:
 def _time_builds(
     files: dict[str, Path], models: Sequence[str], target: str, folder: Path
 ) -> None:
+    """Print the rows of build times of float and quantised models."""
     print(HEAD_OF_BUILDS)
     for name in models:
         plain = folder / f"{name.rpartition('-')[0]}.onnx"
@@ -152,7 +154,7 @@ def _time_builds(
 
 
 def _build_seconds(file: Path, target: str, folder: Path) -> float:
-    """Return the processor time of a build, in a process of its own."""
+    """Build in a child process; return its processor time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, __file__, "--build", str(file), target, str(folder)]
     with tempfile.TemporaryDirectory() as cache:
@@ -163,7 +165,7 @@ def _build_seconds(file: Path, target: str, folder: Path) -> float:
 
 
 def _run(system: str, path: Path, threads: int) -> dict[str, Any]:
-    """Return what a process of its own says of some calls."""
+    """Make calls in a child process; return its times and output."""
     command = [sys.executable, __file__, "--call", system, str(path), str(threads)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode and system in PEERS:
@@ -175,6 +177,7 @@ def _run(system: str, path: Path, threads: int) -> dict[str, Any]:
 
 
 def _measure(system: str, path: str, threads: int) -> dict[str, Any]:
+    """Time calls of a model by one system, in this process."""
     kind = next(kind for kind in SHAPES if kind in Path(path).name)
     x = np.random.default_rng(7).standard_normal(SHAPES[kind]).astype("f4")
     call = _caller(system, path, x, threads)
@@ -191,7 +194,7 @@ def _measure(system: str, path: str, threads: int) -> dict[str, Any]:
 def _caller(
     system: str, path: str, x: np.ndarray, threads: int
 ) -> Callable[[], np.ndarray]:
-    """Return a call of a model, which gives its result."""
+    """Return a function that calls a model by one system and returns its result."""
     if system == "aotc":
         import aotc
 
@@ -215,6 +218,7 @@ def _caller(
 
 
 def _build(file: Path, target: str, folder: Path) -> Path:
+    """Build a model for a target; return the bundle."""
     from aotc.machine.target import Target
     from aotc.pipeline import build
 
@@ -228,7 +232,7 @@ def _build(file: Path, target: str, folder: Path) -> Path:
 
 
 def _quantized(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Write the models, and yield the file of each."""
+    """Write the quantised models; yield the name and file of each."""
     from onnxruntime.quantization import QuantType, quantize_dynamic, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -254,7 +258,7 @@ def _quantized(folder: Path, kinds: Sequence[str]) -> Iterator[tuple[str, Path]]
 
 
 class _Samples:
-    """The data that ranges of activations are measured on, as the quantiser reads."""
+    """Calibration data in the form that ONNX Runtime's quantiser reads."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         rng = np.random.default_rng(0)
@@ -266,6 +270,7 @@ class _Samples:
 
 
 def _export(kind: str, file: Path) -> None:
+    """Export a float model to ONNX."""
     import onnx
     import torch
     from models_zoo import module
@@ -290,7 +295,7 @@ def _export(kind: str, file: Path) -> None:
 
 
 def _encoder() -> Any:
-    """Three layers of the size of those of BERT-base."""
+    """Return three encoder layers of BERT-base's size."""
     from torch import nn
 
     settings = {"dropout": 0.0, "activation": "gelu", "batch_first": True}

@@ -43,7 +43,7 @@ KEPT = (
 
 
 def read_times(folder: Path) -> dict[str, float]:
-    """The seconds of each test function, of all its parameters together."""
+    """Return the seconds of each test function, summed over its parameters."""
     found: defaultdict[str, float] = defaultdict(float)
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -53,7 +53,7 @@ def read_times(folder: Path) -> dict[str, float]:
 
 
 def units_of(times: Mapping[str, float]) -> dict[str, float]:
-    """Return what can be left out: functions; or files that one function takes most of.
+    """Return the seconds of each unit that can be left out: a function or a file.
 
     That one makes the fixtures of the file, which another would make in its place.
     """
@@ -70,7 +70,7 @@ def units_of(times: Mapping[str, float]) -> dict[str, float]:
 def left_out(
     units: Mapping[str, float], budget: float, kept: Sequence[str] = KEPT
 ) -> dict[str, float]:
-    """The costliest units, without which the others keep within a budget.
+    """Return the costliest units whose omission brings the rest within a budget.
 
     Raises:
         SystemExit: what is kept takes more than that.
@@ -88,18 +88,18 @@ def left_out(
 
 
 def _pairs(name: str, kept: Sequence[str]) -> list[tuple[str, str]]:
-    """The name with each that is kept, both ways: one may be a file, one a function."""
+    """Return pairs of a name with each kept unit."""
     return [pair for each in kept for pair in ((name, each), (each, name))]
 
 
 def to_text(found: Mapping[str, float]) -> str:
-    """The file of what is left out."""
+    """Return the text of the file that lists left-out tests."""
     rows = [f"{name}  # {seconds:.0f}\n" for name, seconds in sorted(found.items())]
     return HEAD + "".join(rows)
 
 
 def folders_text(units: Mapping[str, float], found: Mapping[str, float]) -> str:
-    """A line on each folder: what it takes, and what is kept of it."""
+    """Return a line per folder: its seconds, and how many of them are kept."""
     whole: defaultdict[str, float] = defaultdict(float)
     kept: defaultdict[str, float] = defaultdict(float)
     for name, seconds in units.items():
@@ -112,7 +112,7 @@ def folders_text(units: Mapping[str, float], found: Mapping[str, float]) -> str:
 
 
 def main() -> None:
-    """Choose as the command line says."""
+    """Choose the tests to leave out, and write their list."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

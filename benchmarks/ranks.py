@@ -68,7 +68,7 @@ def two(shared, x, labels):
 
 
 def build(folder):
-    """The bundle of the step."""
+    """Build the training step's bundle; return its path."""
     from aotc.machine.target import Target
     from aotc.pipeline import build
 
@@ -79,7 +79,7 @@ def build(folder):
 
 
 def quickest(work, rounds=5, calls=5):
-    """The least milliseconds of a call, of time and of the processor."""
+    """Return the least milliseconds of a call, by wall clock and processor time."""
     work()
     found = []
     for _ in range(rounds):
@@ -92,7 +92,7 @@ def quickest(work, rounds=5, calls=5):
 
 
 def measure(bundle):
-    """The rows of this process, by name."""
+    """Time steps and collectives in this rank; return rows by name from rank 0."""
     from aotc import parallel, runtime
 
     group, found = parallel.current(), {}

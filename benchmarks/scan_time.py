@@ -83,7 +83,7 @@ def backward(w, x):
 
 
 def collected(w, x):
-    """The scan in JAX."""
+    """Compute the scan in JAX."""
 
     def step(h, x):
         h = jnp.tanh(h @ w + x)
@@ -93,7 +93,7 @@ def collected(w, x):
 
 
 def filters(a, x):
-    """Filters of first order in JAX."""
+    """Compute first-order filters in JAX."""
 
     def step(y, x):
         y = a * y + (1 - a) * x
@@ -103,7 +103,7 @@ def filters(a, x):
 
 
 def equation(y):
-    """Lorenz's equation in JAX."""
+    """Integrate Lorenz's equation in JAX."""
 
     def slope(y):
         rows = [
@@ -132,7 +132,7 @@ THEIRS = {
 
 
 def measure_scan(rounds, threads):
-    """Times in seconds by direction and framework, of the same results."""
+    """Build, compare and time scans; return seconds by direction and framework."""
     rng = np.random.default_rng(0)
     w = (rng.normal(size=(WIDTH, WIDTH)) * 0.05).astype("f4")
     x = rng.normal(size=(LENGTH, BATCH, WIDTH)).astype("f4")
@@ -164,7 +164,7 @@ def measure_scan(rounds, threads):
 
 
 def alternate(steps, inputs, rounds, warmup=3):
-    """Step times in seconds by framework."""
+    """Time steps of all frameworks in turns; return the seconds of each."""
     times = {name: [] for name in steps}
     for number in range(rounds + warmup):
         for name, step in steps.items():
@@ -177,14 +177,14 @@ def alternate(steps, inputs, rounds, warmup=3):
 
 
 def figures(times):
-    """Median and minimum by framework in ms."""
+    """Return median and minimum by framework in ms."""
     return {
         name: (statistics.median(t) * 1e3, min(t) * 1e3) for name, t in times.items()
     }
 
 
 def main():
-    """Measure and print."""
+    """Measure scans and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=30)

@@ -17,12 +17,14 @@ def settled(state):
 
 
 def with_settled(source, state):
-    """The text of a model with an entry that waits for the state of this name."""
+    """Return a model's source with an entry that waits for a state."""
     return source + ENTRY.format(state=state)
 
 
 def settled(model, entry, threads):
-    """`step(**inputs)`: call the entry, wait for the state and return the loss."""
+    """Return a function `step(**inputs)`: call the entry, wait for the state, return
+    the loss.
+    """
     step, wait = model.entry(entry), model.entry("settled")
 
     def run(**inputs):

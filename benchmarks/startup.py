@@ -40,7 +40,7 @@ print(json.dumps({
 
 
 def main():
-    """Run the processes and print one line per figure."""
+    """Time starting processes, loading and first calls; print a line per figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs

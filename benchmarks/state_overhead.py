@@ -31,7 +31,7 @@ def step(state, x):
 
 
 def load(count, size):
-    """A model whose state has `count` arrays of `size` elements."""
+    """Build and load a model whose state has `count` arrays of `size` elements."""
     import aotc
     from aotc.pipeline import build
 
@@ -42,7 +42,7 @@ def load(count, size):
 
 
 def invocation(model, x):
-    """A function that does nothing but invoke the compiled step."""
+    """Return a function that only invokes the compiled step."""
     import iree.runtime as rt
 
     step = model.step._run
@@ -56,7 +56,7 @@ def invocation(model, x):
 
 
 def measure(count, size, rounds):
-    """Medians and minima of a call and of its invocation, alternating."""
+    """Time a call and its bare invocation in turns; return medians and minima."""
     model = load(count, size)
     x = np.ones(size, np.float32)
     calls = {"entry": lambda: model.step(x=x), "invoke": invocation(model, x)}
@@ -76,7 +76,7 @@ def measure(count, size, rounds):
 
 
 def main():
-    """One row per number of arrays."""
+    """Print a row per number of state arrays."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3000)
     parser.add_argument("--size", type=int, default=16)

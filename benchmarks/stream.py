@@ -31,7 +31,7 @@ def total(x):
 
 
 def build(source):
-    """The entry of a model, for this machine, and called once."""
+    """Build a model for this machine and load it."""
     import aotc
     from aotc.pipeline import build
 
@@ -41,14 +41,14 @@ def build(source):
 
 
 def digits():
-    """An entry, and items for it: single images."""
+    """Return an entry, and items for it: single images."""
     images = np.load(DIGITS / "test_x.npy")
     items = [images[i : i + 1] for i in range(len(images))]
     return build(DIGITS / "model.py").predict, items * 10
 
 
 def large():
-    """An entry that takes 64 MiB, and items for it."""
+    """Return an entry that takes 64 MiB, and items for it."""
     source = Path(tempfile.mkdtemp()) / "model.py"
     source.write_text(LARGE)
     x = np.random.default_rng(0).random((16, 1024, 1024), "f4")
@@ -56,7 +56,9 @@ def large():
 
 
 def ways(entry, items, batched):
-    """Name → a function that computes all items."""
+    """Return, by name, functions that compute all items: by calls, streams and
+    batches.
+    """
     import aotc
 
     def streamed(**more):
@@ -72,7 +74,7 @@ def ways(entry, items, batched):
 
 
 def measure(entry, items, batched, rounds):
-    """Items a second of each way: medians of rounds that take turns."""
+    """Return items per second of each way: medians of rounds in turns."""
     seconds = {}
     for _ in range(rounds):
         for name, way in ways(entry, items, batched).items():

@@ -47,7 +47,7 @@ CLIPPED = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(5e-3))
 
 
 def warmed(rate, up, steps):
-    """Adam by a schedule."""
+    """Return Adam with a warm-up and cosine schedule."""
     return optax.adam(optax.warmup_cosine_decay_schedule(0.0, rate, up, steps))
 
 
@@ -80,7 +80,7 @@ DRAWS = {
 
 
 def main():
-    """Run the models asked for, print their rows and write them."""
+    """Compare training curves with JAX's, print the rows and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", default=[*MODELS])
     parser.add_argument("--steps", type=int, default=200)
@@ -98,7 +98,7 @@ def main():
 
 
 def row(name, steps, precision):
-    """Return how far the losses of a model are from JAX's, and how far they may be."""
+    """Return the distance of a model's loss curve from JAX's, and its bound."""
     ours, exact, plain, others = curves(name, steps, precision)
     first = np.abs(ours / plain - 1)[:WINDOW].max()
     apart = distance(ours, exact)
@@ -117,7 +117,7 @@ def row(name, steps, precision):
 
 
 def distance(one, other):
-    """The largest relative difference of the means of two curves."""
+    """Return the largest relative difference of the windowed means of two curves."""
 
     def means(curve):
         parts = np.array_split(curve, max(1, len(curve) // WINDOW))
@@ -127,7 +127,7 @@ def distance(one, other):
 
 
 def curves(name, steps, precision):
-    """The losses of aotc, and of JAX in f64, in f32, and of others that bound them.
+    """Train by aotc and by JAX in several dtypes; return the loss curves.
 
     JAX computes in f64 throughout where the parameters are so.
     """
@@ -162,14 +162,14 @@ def curves(name, steps, precision):
 
 
 def in_f64(tree):
-    """The arrays, floats as f64."""
+    """Return a pytree with floats in f64."""
     return jax.tree.map(
         lambda x: x.astype("f8") if np.issubdtype(x.dtype, np.floating) else x, tree
     )
 
 
 def nudged(params, seed):
-    """Parameters with a little random noise."""
+    """Return parameters with a little random noise."""
     rng = np.random.default_rng(seed)
 
     def nudge(x):
@@ -179,7 +179,7 @@ def nudged(params, seed):
 
 
 def in_bf16(loss):
-    """A loss whose parameters and inputs are rounded to bf16, and all that it makes."""
+    """Return a loss function with parameters, inputs and results rounded to bf16."""
 
     def cast(x):
         return x.astype(jnp.bfloat16) if jnp.issubdtype(x.dtype, jnp.floating) else x
@@ -193,7 +193,7 @@ def in_bf16(loss):
 
 
 def write(found):
-    """Put a row into the table, in place of that of the same model and precision."""
+    """Write a row into the table, replacing that of the same model and precision."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     table, _, after = rest.partition(END)
@@ -209,7 +209,7 @@ def write(found):
 
 
 def with_draws(batches, draws, key):
-    """The batches, and with each what the model draws by itself in that step."""
+    """Yield the batches, each with what the model draws in that step."""
     for batch in batches:
         key, draw = random.split(key)
         yield batch | {name: np.asarray(drawn) for name, drawn in draws(draw).items()}

@@ -28,7 +28,7 @@ SETTLE = 0.01
 
 
 def aotc_step(threads):
-    """The compiled training entry of the digits bundle."""
+    """Return the compiled training step of the digits bundle."""
     import aotc
     from aotc.pipeline import build
 
@@ -42,7 +42,7 @@ def aotc_step(threads):
 
 
 def torch_step(threads, params):
-    """Return the step in PyTorch, eager; channels first, as its kernels prefer."""
+    """Return the training step in PyTorch, eager and channels-first."""
     import torch
     import torch.nn.functional as F
 
@@ -77,12 +77,14 @@ def torch_step(threads, params):
 
 
 def c_first(kernel):
-    """Dense rows from (height, width, channel) to (channel, height, width) order."""
+    """Reorder a dense kernel's rows from (height, width, channel) to channel-first
+    order.
+    """
     return kernel.reshape(4, 4, 32, 64).transpose(2, 0, 1, 3).reshape(512, 64)
 
 
 def jax_step(params):
-    """Return the step under jax.jit, with donated state."""
+    """Return the training step under jax.jit, with donated state."""
     import jax
     import jax.numpy as jnp
     from jax import lax
@@ -129,7 +131,7 @@ def jax_step(params):
 
 
 def measure(steps, batches, rounds, warmup=20):
-    """Step times in seconds by name; every round runs each framework once, in turn."""
+    """Time steps of all frameworks in turns; return the seconds by name."""
     first = {name: step(*batches[0]) for name, step in steps.items()}
     times = {name: [] for name in steps}
     for number in range(rounds + warmup):
@@ -144,7 +146,7 @@ def measure(steps, batches, rounds, warmup=20):
 
 
 def main():
-    """Run all and print one row each."""
+    """Time all frameworks and print a row for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=300)

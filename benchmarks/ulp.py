@@ -46,7 +46,7 @@ BINARY = ("power", "atan2", "hypot", "divide", "remainder")
 
 @dataclass(frozen=True)
 class Worst:
-    """The largest error of an op.
+    """The largest error of an op in ulps, and where it occurs.
 
     Args:
         ulp: of the results, compared with the same function in f64.
@@ -58,7 +58,7 @@ class Worst:
 
 
 def unary_arguments(count: int, seed: int = 0) -> np.ndarray:
-    """Normal numbers of all exponents and signs, and what branches are likely at."""
+    """Draw numbers of all exponents and signs, and typical branch points."""
     rng = np.random.default_rng(seed)
     exponents = np.resize(np.arange(1, 255, dtype=np.uint32), count)
     fractions = rng.integers(0, 1 << 23, count, dtype=np.uint32)
@@ -75,7 +75,7 @@ def unary_arguments(count: int, seed: int = 0) -> np.ndarray:
 
 
 def binary_arguments(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of any two, of equal ones nearly, and of moderate ones."""
+    """Draw pairs: independent, almost equal, and moderate numbers."""
     rng = np.random.default_rng(seed)
     any_x, any_y = (rng.permutation(unary_arguments(count, seed + n)) for n in (1, 2))
     ratio = 1 + rng.normal(size=len(any_x)) * 10.0 ** rng.uniform(-7, 0, len(any_x))
@@ -91,7 +91,7 @@ def binary_arguments(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 
 
 def errors_in_ulp(found: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The distance of f32 results from f64 ones; infinite where one is NaN alone."""
+    """Return the distance of f32 results from f64 ones in ulps."""
     with np.errstate(all="ignore"):
         rounded = right.astype(np.float32)
         unit = np.spacing(np.abs(rounded)).astype(np.float64)
@@ -104,7 +104,9 @@ def errors_in_ulp(found: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def compile_ops(names: Iterable[str], target: Target) -> Any:
-    """A loaded module with a function for each op, of vectors of any length."""
+    """Compile a function for each op on vectors of any length; return the loaded
+    module.
+    """
     entries = []
     for name in names:
         operands = "xy" if name in BINARY else "x"
@@ -122,6 +124,7 @@ def compile_ops(names: Iterable[str], target: Target) -> Any:
 
 
 def _entry(function: Any, operands: str) -> Any:
+    """Return a function of one or two vectors as an entry."""
     specs = {each: aotc.Spec(("n",), "f32") for each in operands}
     if len(operands) == 1:
 
@@ -139,14 +142,14 @@ def _entry(function: Any, operands: str) -> Any:
 
 
 def right_results(name: str, arguments: Sequence[np.ndarray]) -> np.ndarray:
-    """The op's reference, in f64."""
+    """Return the op's reference results in f64."""
     with np.errstate(all="ignore"):
         wide = [each.astype(np.float64) for each in arguments]
         return np.asarray(OPS[name].ref(*wide, **UNARY.get(name, {})), np.float64)
 
 
 def measure(names: Sequence[str], target: Target, count: int) -> dict[str, Worst]:
-    """The largest error of each op on a target that runs here."""
+    """Return the largest error of each op on a target that runs here."""
     module = compile_ops(names, target)
     found = {}
     for name in names:
@@ -159,7 +162,7 @@ def measure(names: Sequence[str], target: Target, count: int) -> dict[str, Worst
 
 
 def table(measured: dict[str, dict[str, Worst]]) -> str:
-    """The errors as a table, a column for each target."""
+    """Return a Markdown table of the errors, a column per target."""
     targets = list(measured)
     lines = [
         f"| op | {' | '.join(f'`{each}`' for each in targets)} | the largest is at |",
@@ -175,7 +178,7 @@ def table(measured: dict[str, dict[str, Worst]]) -> str:
 
 
 def write(text: str) -> None:
-    """Put the table between its marks in docs/dialect.md."""
+    """Write the table between its marks in docs/dialect.md."""
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(BEGIN)
     after = rest.split(END)[1]
@@ -183,7 +186,7 @@ def write(text: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
+    """Measure errors, print and write the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ulp",
         description=__doc__,

@@ -55,6 +55,7 @@ def main() -> None:
 
 
 def _print_row(program: Any, entry: Any, call: Any, calls: int) -> None:
+    """Time calls of an entry and print its row."""
     (port,) = entry.ports("input")
     x = np.random.default_rng(1).standard_normal(port.type.shape).astype("f4")
     found, times = np.asarray(call(x=x)), []

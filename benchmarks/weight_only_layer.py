@@ -28,7 +28,7 @@ GGUF = {
 
 
 def _parts(bits, block, has_zeros):
-    """Integers, scales and zero points, as a weight of features by terms has them."""
+    """Return random integers, scales and zero points of a weight [features, terms]."""
     rng = np.random.default_rng(0)
     blocks = FEATURES, DEPTH // block
     half = 2 ** (bits - 1)
@@ -41,7 +41,7 @@ def _parts(bits, block, has_zeros):
 
 
 def _quantized(bits, block, together, has_minima):
-    """A weight as a GGUF file has it."""
+    """Return a random weight in the form of a GGUF type."""
     rng = np.random.default_rng(0)
     blocks = FEATURES, DEPTH // block
 
@@ -69,6 +69,10 @@ weights = aotc.Weights(
 
 
 def _product(name, rows):
+    """Return the function of an entry that multiplies rows by a weight in one
+    format.
+    """
+
     def product_of_gguf(weights, x):
         return weights[name].linear(x)
 

@@ -68,7 +68,7 @@ _ALIGNMENT = 64  # of the parts of a block of memory, in elements
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first place where results differ.
+    """The first pass, op or imported node whose results differ from the expected ones.
 
     Args:
         stage: `import`, `compile`, or the name of a pass.
@@ -108,7 +108,7 @@ def first_divergence(
     expected: Sequence[np.ndarray],
     rule: ComparisonRule,
 ) -> Divergence:
-    """The first place where an entry differs from `expected`.
+    """Find the first stage and op where an entry's results differ from `expected`.
 
     Args:
         program: what was compiled.
@@ -129,7 +129,7 @@ def first_divergence(
         network = program.networks.get(entry.name)
         ports = zip(entry.arguments, values, strict=True)
         inputs = [value for port, value in ports if port.kind == "input"]
-        return _in_import(network, entry.input_tree.unflatten(inputs), rule)
+        return _import_divergence(network, entry.input_tree.unflatten(inputs), rule)
     with graph.context, ir.Location.unknown():
         unit = Unit(Program(graph, program.parameters)).fork(variant.target)
         ports = zip(entry.arguments, values, strict=True)
@@ -142,7 +142,7 @@ def first_divergence(
                 if is_wrong(*call):
                     return Divergence(str(each))
         module, lowered, arrays = call
-        first = _InCode(module, lowered, variant, arrays, rule).first()
+        first = _CodeBisection(module, lowered, variant, arrays, rule).first()
         if first.op is None:
             blamed = wrong_pass(program, graph, entry, variant, values, rule)
             return first if blamed is None else Divergence(str(blamed))
@@ -152,7 +152,8 @@ def first_divergence(
 def _same_call(
     program: Program, name: str, given: Mapping[tuple[str, str], object]
 ) -> EntryCall:
-    """Return module, entry and arguments of the same call on the program before passes.
+    """Return module, entry and arguments that repeat a call on the program before
+    passes.
 
     Args:
         program: in which passes may have made other weights of those that were given.
@@ -175,7 +176,8 @@ def locate_divergence(
     expected: Sequence[np.ndarray],
     rule: ComparisonRule,
 ) -> tuple[str | None, str]:
-    """The line where an entry begins to differ, and a sentence for a message.
+    """Return the source line where an entry begins to differ, and a sentence for
+    messages.
 
     Takes what `first_divergence` takes, and raises nothing: the failure itself is to
     be said.
@@ -202,7 +204,7 @@ def reference_outputs(
     values: Sequence[np.ndarray],
     with_op: reference.EvaluateOp | None = None,
 ) -> list[np.ndarray]:
-    """The outputs of an entry by the reference evaluator."""
+    """Return the outputs of an entry, computed by the reference evaluator."""
     results = reference.evaluate(module, entry.name, values, with_op=with_op)
     ports = zip(entry.results, results, strict=True)
     return [array for port, array in ports if port.kind == "output"]
@@ -211,14 +213,17 @@ def reference_outputs(
 def _noisy(
     module: Module, entry: Entry, values: Sequence[np.ndarray], noise: Noise
 ) -> list[np.ndarray]:
+    """Return the outputs of an entry by the reference evaluator with rounding noise."""
     return reference_outputs(module, entry, values, noise)
 
 
 # ---- the import ---------------------------------------------------------------------
 
 
-def _in_import(network: Any, inputs: object, rule: ComparisonRule) -> Divergence:
-    """The first node that the importer computes otherwise than the framework."""
+def _import_divergence(
+    network: Any, inputs: object, rule: ComparisonRule
+) -> Divergence:
+    """Find the first imported node whose result differs from the framework's own."""
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
     theirs = network.original.steps(inputs)
@@ -250,8 +255,10 @@ def _arrays(results: object) -> list[Any]:
 
 
 @dataclass
-class _InCode:
-    """Looks for the first op whose compiled result is not that of the reference."""
+class _CodeBisection:
+    """Bisects compiled code for the first op whose result differs from the
+    reference.
+    """
 
     module: Module
     entry: Entry
@@ -261,8 +268,10 @@ class _InCode:
     _packs: bool = False  # arguments together
 
     def first(self) -> Divergence:
-        """The first op that is wrong, or by which the code dies."""
-        places = self._result_places()
+        """Find the first op whose compiled result is wrong, or whose code kills the
+        process.
+        """
+        places = self._result_numbers()
         low, high, error = 0, len(places), None
         dead: int | None = None  # by this place the code has died
         while low < high:
@@ -271,7 +280,7 @@ class _InCode:
             if errors is None:
                 dead = high
                 if high - low == 1:
-                    return self._at(places[low], None)
+                    return self._divergence_at(places[low], None)
                 high = (low + high) // 2
                 continue
             wrong = next((i for i, each in enumerate(errors) if each is not None), None)
@@ -282,10 +291,14 @@ class _InCode:
                 continue
             low, high = (tried[wrong - 1] + 1 if wrong else low), tried[wrong]
             error, dead = errors[wrong], None
-        return Divergence("compile") if error is None else self._at(places[high], error)
+        return (
+            Divergence("compile")
+            if error is None
+            else self._divergence_at(places[high], error)
+        )
 
-    def _result_places(self) -> list[tuple[int, int]]:
-        """The results of all ops: the number of the op, and that of the result."""
+    def _result_numbers(self) -> list[tuple[int, int]]:
+        """Return (op number, result number) of all results of graph ops and calls."""
         return [
             (number, index)
             for number, op in enumerate(_ops(self.module, self.entry))
@@ -294,7 +307,9 @@ class _InCode:
         ]
 
     def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """Return the error of each result, None if right; None if the code dies."""
+        """Return the error of each numbered result, None if right; None if the code
+        dies.
+        """
         values_at = partial(_values_at, self.module, self.entry, self.values, places)
         try:
             found = self._compiled_values(places)
@@ -307,7 +322,8 @@ class _InCode:
         return self.rule.errors(found, values_at(None), values_at)
 
     def _compiled_values(self, places: Sequence[tuple[int, int]]) -> list[np.ndarray]:
-        """Compile and run the entry with results at these places.
+        """Compile the entry to return these op results, run it, and return their
+        arrays.
 
         A kernel that updates states finds them in one block of memory, and values on
         the way in another; here they are arguments and results of their own, and may be
@@ -329,18 +345,22 @@ class _InCode:
                 self._packs = True
         return found
 
-    def _at(self, place: tuple[int, int], error: float | None) -> Divergence:
+    def _divergence_at(self, place: tuple[int, int], error: float | None) -> Divergence:
+        """Return the divergence at an op, given by (op number, result number)."""
         op = _ops(self.module, self.entry)[place[0]]
         return Divergence("compile", _title(op), where_of(op), error)
 
 
 def _probe_points(low: int, high: int) -> list[int]:
-    """Return some numbers from `low` on, the last one before `high` among them."""
+    """Return about `_AT_ONCE` evenly spaced numbers of range(low, high), and its
+    last.
+    """
     step = max(1, (high - low) // _AT_ONCE)
     return sorted({*range(low, high, step), high - 1})
 
 
 def _ops(module: Module, entry: Entry) -> list[Operation]:
+    """Return the ops of an entry's block in the module, its return among them."""
     return list(functions_of(module)[entry.name].entry_block.operations)
 
 
@@ -358,7 +378,9 @@ def _values_at(
     places: Sequence[tuple[int, int]],
     with_op: reference.EvaluateOp | None,
 ) -> list[np.ndarray]:
-    """Evaluate values inside an entry with the reference evaluator."""
+    """Evaluate an entry by the reference evaluator; return inner op results by
+    number.
+    """
     ops = _ops(module, entry)
     wanted = [ops[number].results[index] for number, index in places]
     kept, found = set(wanted), dict[Value, np.ndarray]()
@@ -380,7 +402,7 @@ def _compiled_values(
     *,
     packs: bool,
 ) -> list[np.ndarray]:
-    """Compile and run an entry that returns inner values, by op and result number.
+    """Compile and run an entry that returns inner op results; return their arrays.
 
     Args:
         module: that the entry is in.
@@ -416,7 +438,7 @@ def _compiled_values(
 def _pack_arguments(
     function: Function, values: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Put the arguments of fixed sizes in one for each dtype, of which they are parts.
+    """Replace the fixed-size arguments of a function by one packed argument per dtype.
 
     The new ones come after those that stay. Returns the values of all.
     """
@@ -448,21 +470,21 @@ def _pack_arguments(
     for number in sorted((n for each in packed.values() for n in each), reverse=True):
         block.erase_argument(number)
         del found[number]
-    _write_type(function)
+    _update_function_type(function)
     return found
 
 
 def _return_only(function: Function, results: Sequence[Value]) -> None:
-    """Replace the results of a function by these values."""
+    """Rewrite a function to return these values instead of its results."""
     block = function.entry_block
     block.operations[len(block.operations) - 1].operation.erase()
     with ir.InsertionPoint(block):
         func.ReturnOp(results)
-    _write_type(function)
+    _update_function_type(function)
 
 
-def _write_type(function: Function) -> None:
-    """Let the type of a function be that of its arguments and of what it returns."""
+def _update_function_type(function: Function) -> None:
+    """Set a function's type attribute from its block arguments and returned values."""
     *_, end = function.entry_block.operations
     arguments = [value.type for value in function.entry_block.arguments]
     whole = ir.FunctionType.get(arguments, [value.type for value in end.operands])

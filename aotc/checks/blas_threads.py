@@ -19,7 +19,7 @@ _FUNCTIONS = [
 
 @contextmanager
 def blas_threads(count: int) -> Iterator[None]:
-    """Let each product of matrices take so many threads, or as many as before if fewer.
+    """Limit OpenBLAS to `count` threads within the context; restore the number after.
 
     Where several threads multiply, the threads of one product wait for cores that
     another one has, in loops that take the processor's time. Nothing changes where
@@ -41,7 +41,9 @@ def blas_threads(count: int) -> Iterator[None]:
 
 @cache
 def _openblas() -> tuple[ctypes.CDLL, str] | None:
-    """Return the OpenBLAS of this process, and how its functions are called."""
+    """Return the OpenBLAS that this process has loaded, and its function name
+    pattern.
+    """
     lines = _MAPS.read_text(encoding="utf-8").splitlines() if _MAPS.exists() else []
     for path in dict.fromkeys(line.split()[-1] for line in lines if "openblas" in line):
         with suppress(OSError):

@@ -51,7 +51,7 @@ _LEAF = Structure("leaf")
 
 @dataclass
 class BlockFindings:
-    """The findings from comparing the blocks of an entry.
+    """The results of comparing an entry's blocks of ops with the reference evaluator.
 
     Args:
         count: how many were compared.
@@ -80,7 +80,8 @@ def check_blocks(
     shipped: Arrays,
     work: WorkBudget,
 ) -> BlockFindings:
-    """Compare the blocks of an entry in the first of some calls.
+    """Compare each block of an entry's ops with the reference, on the first of some
+    calls.
 
     Args:
         checked: the entry.
@@ -100,7 +101,11 @@ def check_blocks(
     between = {x: None for block in blocks for x in block.given}
     for value in returned.operands:
         between.pop(value, None)
-    with _compiled(checked, list(between), *code) as (tapped, process, lowered):
+    with _compiled_with_taps(checked, list(between), *code) as (
+        tapped,
+        process,
+        lowered,
+    ):
         found = next(tapped.compiled_results(calls, process))
     outputs = len(checked.entry.ports("output"))
     results = [*found[:outputs], *found[outputs + len(between) :]]
@@ -126,18 +131,19 @@ def check_blocks(
 
 
 @contextmanager
-def _compiled(
+def _compiled_with_taps(
     checked: CheckedEntry,
     values: Sequence[Value],
     variant: CompiledVariant,
     packed: packager.PackedWeights,
 ) -> Iterator[tuple[CheckedEntry, CompiledProcess, Lowered]]:
-    """Compile an entry that also returns some of its values, by the same passes.
+    """Yield an entry compiled to return inner values too, its process, and its lowered
+    IR.
 
     Its bundle reads the weights of the one that is checked: they are packed once. So
     other entries go through the passes, too, which pack weights for all that read them.
     """
-    program = _returning_more(checked, values)
+    program = _program_with_taps(checked, values)
     unit = Unit(program).fork(variant.target)
     late = late_passes(variant, checked.entry)
     early = (
@@ -159,8 +165,8 @@ def _compiled(
                 yield tapped, process, Lowered(unit, checked.entry.name)
 
 
-def _returning_more(checked: CheckedEntry, values: Sequence[Value]) -> Program:
-    """A program of which the entry returns some values besides."""
+def _program_with_taps(checked: CheckedEntry, values: Sequence[Value]) -> Program:
+    """Return a copy of the program whose entry returns some inner values as well."""
     name = checked.entry.name
     ops = list(functions_of(checked.graph)[name].entry_block.operations)
     numbers = {
@@ -196,7 +202,7 @@ def _returning_more(checked: CheckedEntry, values: Sequence[Value]) -> Program:
 
 @dataclass
 class _EachBlock:
-    """Compares blocks, one after the other.
+    """Compares an entry's blocks with the reference evaluator, one after the other.
 
     Args:
         graph: with their ops.
@@ -225,7 +231,9 @@ class _EachBlock:
     rest: WorkBudget = field(default_factory=lambda: WorkBudget(0.0, inf))
 
     def findings(self) -> BlockFindings:
-        """Compare a block of each kind and code; then the others, or their weights."""
+        """Compare one block of each kind and code, then the others or only their
+        weights.
+        """
         kinds, codes = dict[Any, int](), dict[Any, int]()
         for number, block in enumerate(self.blocks):
             kinds.setdefault(block.kind, number)
@@ -249,10 +257,12 @@ class _EachBlock:
         return found
 
     def _kind_and_code(self, number: int) -> object:
+        """Return a key: the kind of a block's ops and the form of its compiled code."""
         code = self.codes[number]
         return self.blocks[number].kind, code and code.form
 
     def _weights_of(self, numbers: Iterable[int]) -> list[str]:
+        """Return the names of the stored weights that these blocks' code reads."""
         codes = (self.codes[number] for number in numbers)
         return [name for code in codes if code is not None for name in code.weights]
 
@@ -264,12 +274,14 @@ class _EachBlock:
         return is_known and self.weights.are_stored(self._weights_of([number]))
 
     def _share(self, number: int) -> float:
-        """Return the share of the operations that a block computes."""
+        """Return a block's fraction of the operations of all blocks."""
         whole = sum(block.operations for block in self.blocks)
         return self.blocks[number].operations / whole
 
     def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
-        """Compare a block's results, unless that takes too long."""
+        """Compare a block's results with the reference and record the verdicts in
+        `found`.
+        """
         block, before = self.blocks[number], self.work.left
         try:
             verdicts = self._verdicts(block)
@@ -279,12 +291,14 @@ class _EachBlock:
         found.verdicts += verdicts
         found.count = found.count.plus(is_new, self._share(number))
         if not all(each.passed for each in verdicts):
-            self._note_wrong(number, found)
+            self._record_wrong(number, found)
         elif self.codes[number] is not None:
             self.right.add(self._kind_and_code(number))
 
     def _compare_weights(self, number: int, found: BlockFindings) -> None:
-        """Compare the weights that the code of a block reads, unless it is too long."""
+        """Compare the stored weights that a block's code reads; record it in
+        `found`.
+        """
         try:
             wrong = self.weights.first_wrong(self._weights_of([number]), self.rest)
         except OverBudget:
@@ -294,13 +308,19 @@ class _EachBlock:
             found.misplaced = (
                 f"weight '{wrong}' of the bundle is not that of the source"
             )
-            self._note_wrong(number, found)
+            self._record_wrong(number, found)
 
-    def _note_wrong(self, number: int, found: BlockFindings) -> None:
+    def _record_wrong(self, number: int, found: BlockFindings) -> None:
+        """Record in `found` that a block is wrong, and the source line of its last
+        op.
+        """
         found.wrong = f"block {number + 1} of {len(self.blocks)}"
         found.where = where_of(self.blocks[number].ops[-1])
 
     def _verdicts(self, block: OpBlock) -> list[Verdict]:
+        """Evaluate a block by the reference evaluator; judge the compiled results
+        beside it.
+        """
         given = [value for value in block.given if value in self.values]
         evaluate = partial(self._evaluate, block, given)
         before = self.work.left
@@ -318,6 +338,9 @@ class _EachBlock:
     def _evaluate(
         self, block: OpBlock, given: Sequence[Value], with_op: reference.EvaluateOp
     ) -> Arrays:
+        """Return values that a block computes from its compiled inputs, by the
+        reference.
+        """
         ops = (*block.stored, *block.ops)
         inputs = {x for op in ops for x in op.operands}
         known = {value: x for value, x in self.values.items() if value in inputs}
@@ -335,7 +358,7 @@ def _distance_text(
     expected: Sequence[np.ndarray],
     tolerance: float | None,
 ) -> str:
-    """Say how far results are apart; empty where no more than rounding may explain."""
+    """Describe the difference between two results; empty if rounding may explain it."""
     each = zip(names, found, expected, strict=True)
     rows = [compare(*three, tolerance) for three in each]
     return "; ".join(str(row).strip() for row in rows if not row.passed)

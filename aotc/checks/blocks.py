@@ -29,7 +29,7 @@ _MIDDLE = (
 
 @dataclass(frozen=True)
 class OpBlock:
-    """A sequence of ops of an entry.
+    """A run of consecutive ops of an entry, such as one layer of a network.
 
     Args:
         ops: themselves, in order.
@@ -59,20 +59,22 @@ def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[OpBl
     body = functions_of(module)[entry.name].entry_block
     *ops, returned = body.operations
     ports = zip(entry.arguments, body.arguments, strict=True)
-    stored = _stored(ops, [value for port, value in ports if port.kind == "weight"])
+    stored = _weight_ops(ops, [value for port, value in ports if port.kind == "weight"])
     own = [op for op in ops if op not in stored]
     last = {value: at for at, op in enumerate(own) for value in op.operands}
     last |= dict.fromkeys(returned.operands, len(own))
     counts = _Operations(module, symbols)
-    bounds = [0, *_cuts(own), len(own)]
-    spans = _joined([range(*x) for x in pairwise(bounds)], [*map(counts.of, own)])
+    bounds = [0, *_block_starts(own), len(own)]
+    spans = _merge_small_spans(
+        [range(*x) for x in pairwise(bounds)], [*map(counts.of, own)]
+    )
     return [_block(own, span, last, stored, counts) for span in spans if span]
 
 
-def _stored(
+def _weight_ops(
     ops: Iterable[Operation], weights: Iterable[Value]
 ) -> dict[Operation, None]:
-    """Return the ops that compute of weights and constants alone."""
+    """Return the ops that depend on weights and constants only."""
     known, found = set(weights), dict[Operation, None]()
     for op in ops:
         if isinstance(op, GraphOp) and all(value in known for value in op.operands):
@@ -81,8 +83,10 @@ def _stored(
     return found
 
 
-def _cuts(ops: Sequence[Operation]) -> list[int]:
-    """Return the numbers of the ops that begin a block, but for the first."""
+def _block_starts(ops: Sequence[Operation]) -> list[int]:
+    """Return the indices of ops that begin a block, where few values are live; 0 is
+    left out.
+    """
     made = {value: at for at, op in enumerate(ops) for value in op.results}
     readers: dict[Value, list[int]] = {value: [] for value in made}
     for at, op in enumerate(ops):
@@ -116,8 +120,8 @@ def _cuts(ops: Sequence[Operation]) -> list[int]:
     return found[:: max(1, -(-len(found) // _MOST))]
 
 
-def _joined(spans: Sequence[range], counts: Sequence[float]) -> list[range]:
-    """Return spans of which none but the first computes next to nothing.
+def _merge_small_spans(spans: Sequence[range], counts: Sequence[float]) -> list[range]:
+    """Merge spans of ops that compute next to nothing into the span before them.
 
     Those that do are joined to the one before.
 
@@ -143,7 +147,7 @@ def _block(
     stored: Mapping[Operation, None],
     counts: _Operations,
 ) -> OpBlock:
-    """Make the block of the ops in a span of an entry.
+    """Build the `OpBlock` of a span of op indices.
 
     Args:
         own: the ops of all blocks.
@@ -174,7 +178,7 @@ def _needed(
     by_op: Mapping[Value, Operation],
     stored: Iterable[Operation],
 ) -> list[Operation]:
-    """Return the stored ops that some values are computed by, in order."""
+    """Return the ops of `stored` that the values of `read` depend on, in order."""
     needed, rest = set[Operation](), list(read)
     while rest:
         op = by_op.get(rest.pop())
@@ -185,7 +189,7 @@ def _needed(
 
 
 def _kind(ops: Sequence[Operation], taken: Sequence[Value]) -> Hashable:
-    """Return a key that blocks of the same ops share."""
+    """Return a key that is equal for blocks of the same ops, attributes and types."""
     names: dict[Value, tuple[str, int]] = {
         value: ("taken", number) for number, value in enumerate(taken)
     }
@@ -203,7 +207,7 @@ def _kind(ops: Sequence[Operation], taken: Sequence[Value]) -> Hashable:
 
 
 class _Operations:
-    """Counts the operations of ops, of which loops have those of one turn.
+    """Counts the arithmetic operations of ops; a loop counts as one iteration.
 
     Args:
         module: with the functions that they call.
@@ -215,7 +219,7 @@ class _Operations:
         self._symbols = symbols
 
     def of(self, op: Any) -> float:
-        """Return how many operations an op computes."""
+        """Return the number of arithmetic operations of an op, with what it calls."""
         if isinstance(op, func.CallOp):
             return sum(
                 self.of(inner)

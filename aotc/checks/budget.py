@@ -35,7 +35,7 @@ BISECTIONS = 4  # to say what is possible, where the budget is not
 
 @dataclass(frozen=True)
 class Fit:
-    """The reduction of an entry's peak memory by recomputation.
+    """The peak memory of an entry before and after recomputation was inserted.
 
     Args:
         entry: its name.
@@ -64,7 +64,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class FitMemory(Pass):
-    """Rewrite the entries whose calls take more memory than they may.
+    """Rematerialize values in entries whose peak memory exceeds a limit in bytes.
 
     Requires: linalg, for one target; `update-in-place` has not run. What is done is
     done by passes of their own, which the records list; a `Fit` for each entry that
@@ -86,7 +86,7 @@ class FitMemory(Pass):
     keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
-        """Fit each entry into the limit; return whether any exceeded it."""
+        """Rewrite each entry to fit into the limit; return whether any exceeded it."""
         entries = unit.program.entries
         plans = _plans(_copy(unit))
         before = [(entry, _peak(plans, entry)) for entry in entries]
@@ -100,11 +100,14 @@ class FitMemory(Pass):
 
 
 def _copy(unit: Unit) -> Unit:
+    """Return a unit with a copy of the module, without parameters."""
     return Unit(Program(copy_module(unit.module)), unit.target)
 
 
 def _plans(trial: Unit) -> dict[str, Memory]:
-    """Plan the memory of entries after the passes that are still to run."""
+    """Run the remaining passes on a trial unit; return the memory plan of each
+    entry.
+    """
     given = trial.program
     late = passes_between("advance-updates", None, given.level, given.without)
     run_passes(trial, late, silently=True)
@@ -112,7 +115,9 @@ def _plans(trial: Unit) -> dict[str, Memory]:
 
 
 def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
-    """Return the bytes that a call of an entry takes at its peak."""
+    """Return the planned peak bytes of a call of an entry, or fail if it has no
+    plan.
+    """
     plan = plans.get(entry.name)
     if plan is not None:
         return plan.peak_bytes
@@ -130,7 +135,7 @@ def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
 
 
 def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
-    """Make an entry take at most `most` bytes."""
+    """Rematerialize values of an entry until a call takes at most `most` bytes."""
     if entry.symbols:
         raise InputError(
             "symbolic-memory",
@@ -163,7 +168,7 @@ def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
 
 
 def _least_peak(unit: Unit, entry: Entry, too_small: int) -> float:
-    """The least memory of a call that a bisection of budgets finds.
+    """Bisect budgets of rematerialization; return the least peak bytes that it reaches.
 
     Args:
         unit: with the entry.

@@ -8,7 +8,7 @@ PART = 2**16  # elements
 
 
 def cached_parts(size: int) -> Iterator[slice]:
-    """Yield the parts of an array of so many elements, in order.
+    """Yield consecutive slices of `size` elements, each small enough for the cache.
 
     What goes through large arrays several times is faster on one part after the other.
     Smaller parts would be in nearer caches; but two threads would hand Python's lock to

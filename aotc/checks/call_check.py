@@ -42,25 +42,25 @@ _HINT = (
 
 
 class Refused(NothingToCompare):
-    """The model refuses the arguments, or rounding decides whether it does."""
+    """The model itself rejects the arguments, or may do so by rounding."""
 
     kind = "refused"
 
 
 class Failed(NothingToCompare):
-    """The reference evaluator fails, which is no reason to refuse a call."""
+    """The reference evaluator fails; the call itself may be right."""
 
     kind = "evaluator"
 
 
 class Undecided(NothingToCompare):
-    """An item for which rounding alone decides which results are finite."""
+    """Rounding alone decides which results are finite, so none is compared."""
 
     kind = "rounding"
 
 
 class CallCheckResult(NamedTuple):
-    """The results of a checked call.
+    """The compiled results of a checked call, and why they were not compared, if so.
 
     Args:
         results: its leaves, compiled.
@@ -73,7 +73,7 @@ class CallCheckResult(NamedTuple):
 
 @dataclass
 class CallCheck:
-    """Compares calls of an entry of a loaded model.
+    """Compares each call of a loaded model's entry with the reference evaluator.
 
     Args:
         program: a copy of what was compiled, which is used up.
@@ -96,7 +96,8 @@ class CallCheck:
         self._checked = CheckedEntry(self.program, self.program.module, declared)
 
     def call(self, leaves: Sequence[object]) -> CallCheckResult:
-        """Compute a call, compiled and by the reference evaluator.
+        """Compute a call by the compiled code and by the reference; return the compiled
+        result.
 
         States are updated by it as by any other call, unless it fails.
 
@@ -126,10 +127,11 @@ class CallCheck:
     # ---- states
 
     def _states(self) -> dict[str, object]:
-        """The values of all states, by name."""
+        """Return the values of all states of the model, by name."""
         return {s.name: self.model.read_state(s.name) for s in self.program.states}
 
     def _restore(self, states: dict[str, object]) -> None:
+        """Write values of states back into the model."""
         for name, tree in states.items():
             self.model.write_state(tree, name)
 
@@ -170,7 +172,7 @@ class CallCheck:
         return expected, calls
 
     def _inputs(self, leaves: Sequence[np.ndarray]) -> Arrays:
-        """The leaves of a call as arrays of the entry's dtypes."""
+        """Return the leaves of a call as arrays of the entry's dtypes."""
         ports = self._checked.entry.ports("input")
         return [
             np.asarray(leaf, to_numpy(port.type.dtype))
@@ -185,6 +187,7 @@ class CallCheck:
         expected: tuple[Arrays, Arrays],
         calls: CallSequence,
     ) -> None:
+        """Raise if compiled results or updated states differ from the expected ones."""
         arguments, results = expected
         updated = self._checked.entry.updates
         after = [
@@ -212,7 +215,10 @@ class CallCheck:
     def _failure(
         self, wrong: Sequence[Verdict], arguments: Arrays, results: Arrays
     ) -> CompileError:
-        where, begins = self._place(arguments, results)
+        """Return the error for wrong results: verdicts, input shapes, and the source
+        line.
+        """
+        where, begins = self._locate(arguments, results)
         lines = [*(f"  FAIL {each}" for each in wrong), *begins]
         shapes = ", ".join(
             f"{port.name} {port.type.dtype}{list(x.shape)}"
@@ -227,10 +233,12 @@ class CallCheck:
             hint=_HINT,
         )
 
-    def _place(
+    def _locate(
         self, arguments: Arrays, results: Arrays
     ) -> tuple[str | None, list[str]]:
-        """The line where the difference begins, where it is quick to find."""
+        """Return the source line where a call begins to differ, and message lines, if
+        quick.
+        """
         if self.compiled is None or self.compiled.seconds > _LOCATED:
             return None, []
         checked = self._checked
@@ -249,7 +257,7 @@ class CallCheck:
 
 @dataclass
 class _Noisy:
-    """Evaluates a call with noise, within a time."""
+    """Evaluates a call with rounding noise by the reference, within a time limit."""
 
     checked: CheckedEntry
     calls: CallSequence
@@ -260,6 +268,10 @@ class _Noisy:
         self._end = time.monotonic() + most
 
     def __call__(self, noise: Noise) -> Arrays:
+        """Return the results with this noise; raise `OverBudget` when the time is
+        up.
+        """
+
         def with_op(
             op: GraphOp, operands: Sequence[np.ndarray], symbols: Sequence[int]
         ) -> list[np.ndarray]:

@@ -22,28 +22,32 @@ _STEP = 0.125  # by which floats of a device are larger than those of the one be
 
 
 class CheckedDevicesEntry(CheckedEntry):
-    """An entry with collectives, on simulated devices and on those of one process."""
+    """A checked entry with collectives, which several simulated devices compute
+    together.
+    """
 
     @property
     def count(self) -> int:
         """The number of devices that compute the entry."""
-        return int(self._axis.axis_size)
+        return int(self._first_device_op.axis_size)
 
     @property
     def names(self) -> list[str]:
-        """Names of the results of all devices."""
+        """Names of the results of all devices, device by device."""
         own = super().names
         return [f"{name} of device {d}" for d in range(self.count) for name in own]
 
     @property
-    def _axis(self) -> Any:
-        """An op over the devices."""
+    def _first_device_op(self) -> Any:
+        """The first op over the devices, which has their number and axis name."""
         return ops_over_devices(functions_of(self.graph), self.entry.name)[0]
 
     def reference_results(
         self, calls: CallSequence, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
-        """The arguments of device 0 and the results of all, by the reference."""
+        """Yield device 0's arguments and all devices' results of each call, by the
+        reference.
+        """
         stored = [
             {**self.program.parameters, **calls.states} for _ in range(self.count)
         ]
@@ -57,7 +61,7 @@ class CheckedDevicesEntry(CheckedEntry):
                     self.graph,
                     self.entry.name,
                     given,
-                    self._axis.axis_name,
+                    self._first_device_op.axis_name,
                     with_op=with_op,
                 )
             results: Arrays = []
@@ -66,7 +70,9 @@ class CheckedDevicesEntry(CheckedEntry):
             yield given[0], results
 
     def _results(self, stored: dict[str, Any], found: Sequence[np.ndarray]) -> Arrays:
-        """The outputs of a device, and the states, which are stored."""
+        """Write updated states of a device to `stored`; return its outputs and
+        states.
+        """
         ports = list(zip(self.entry.results, found, strict=True))
         stored |= {port.name: x for port, x in ports if port.kind == "state"}
         outputs = [x for port, x in ports if port.kind == "output"]
@@ -75,7 +81,9 @@ class CheckedDevicesEntry(CheckedEntry):
     def compiled_results(
         self, calls: CallSequence, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
-        """The results of each call on all devices, compiled; see `DevicesBundle`."""
+        """Yield the compiled results of each call on all devices; see
+        `DevicesBundle`.
+        """
         states = self.program.states
         before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
         updated = [s.name for s in states if s.name in self.entry.updates]
@@ -96,13 +104,15 @@ class CheckedDevicesEntry(CheckedEntry):
 def _part(
     arrays: Sequence[np.ndarray], device: int, count: int
 ) -> Sequence[np.ndarray]:
-    """Return the arrays of a device, of all devices' arrays one after the other."""
+    """Return one device's slice of a list with all devices' arrays in a row."""
     size = len(arrays) // count
     return arrays[device * size : (device + 1) * size]
 
 
 def _of_device(inputs: Sequence[np.ndarray], device: int) -> Arrays:
-    """The inputs of a device."""
+    """Return inputs for a device: floats scaled by its number, so that devices
+    differ.
+    """
 
     def scaled(x: np.ndarray) -> np.ndarray:
         x = np.asarray(x)

@@ -22,7 +22,7 @@ Arrays = list[np.ndarray]
 
 
 class CallingProcess(Protocol):
-    """A process that computes calls, such as `aotc.checks.process.CompiledProcess`."""
+    """Protocol of a process that computes calls, such as `CompiledProcess`."""
 
     def call(
         self,
@@ -32,13 +32,13 @@ class CallingProcess(Protocol):
         after: Sequence[str] = (),
         seconds: float | None = None,
     ) -> tuple[Arrays, Arrays]:
-        """Return the outputs of a call, and the leaves of states after it."""
+        """Call an entry; return its outputs and the leaves of states after it."""
         ...
 
 
 @dataclass
 class CheckedEntry:
-    """An entry that is checked.
+    """An entry that is compared with the reference evaluator.
 
     Args:
         program: what was compiled.
@@ -58,7 +58,7 @@ class CheckedEntry:
 
     @property
     def _updated_leaves(self) -> list[str]:
-        """The leaves of the states that the entry updates."""
+        """Names of the leaves of the states that the entry updates."""
         return [
             leaf
             for state in self.program.states
@@ -68,13 +68,15 @@ class CheckedEntry:
 
     @property
     def ops(self) -> list[Operation]:
-        """The ops of the entry itself."""
+        """The ops of the entry, without those of functions that it calls."""
         body = functions_of(self.graph)[self.entry.name].entry_block
         return list(body.operations)
 
     @property
     def may_be_endless(self) -> bool:
-        """Return whether the graph has a loop whose end depends on values alone."""
+        """Return whether the entry has a loop whose end depends on computed values
+        alone.
+        """
         known = functions_of(self.graph)
         names = reachable_functions(known, self.entry.name)
         found = [control_of(known[name]) for name in names]
@@ -83,7 +85,7 @@ class CheckedEntry:
     def arguments(
         self, inputs: Sequence[np.ndarray], stored: Mapping[str, Any]
     ) -> Arrays:
-        """Return all arguments of a call."""
+        """Return all arguments of a call: its inputs, and stored weights and states."""
         rest = iter(inputs)
         return [
             next(rest) if port.kind == "input" else stored[port.name]
@@ -93,7 +95,9 @@ class CheckedEntry:
     def reference_results(
         self, calls: CallSequence, with_op: reference.EvaluateOp | None
     ) -> Iterator[tuple[Arrays, Arrays]]:
-        """The arguments and the results of each call in turn, by the reference."""
+        """Yield the arguments and results of each call in turn, by the reference
+        evaluator.
+        """
         stored = {**self.program.parameters, **calls.states}
         for inputs in calls.inputs:
             arguments = self.arguments(inputs, stored)
@@ -112,7 +116,9 @@ class CheckedEntry:
     def compiled_results(
         self, calls: CallSequence, process: CallingProcess, seconds: float | None = None
     ) -> Iterator[Arrays]:
-        """The results of each call in turn, compiled; each within some seconds."""
+        """Yield the compiled results of each call in turn; a call may take
+        `seconds`.
+        """
         states = self.program.states
         before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
         updated = [s.name for s in states if s.name in self.entry.updates]

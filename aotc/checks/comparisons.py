@@ -25,8 +25,9 @@ _NEAR = 2.0
 
 
 @dataclass
-class _Past:
-    """Earlier evaluations of one comparison.
+class _ComparisonHistory:
+    """The first answer of one comparison, and the range of its operands' differences
+    since.
 
     Args:
         answer: of the first.
@@ -38,8 +39,10 @@ class _Past:
     least: np.ndarray
     most: np.ndarray
 
-    def meets(self, gap: np.ndarray) -> np.ndarray:
-        """Widen the range of gaps; return where rounding may flip the comparison."""
+    def widen(self, gap: np.ndarray) -> np.ndarray:
+        """Widen the range by these differences; return where rounding may flip the
+        answer.
+        """
         self.least, self.most = np.fmin(self.least, gap), np.fmax(self.most, gap)
         moved = self.most - self.least
         is_open: np.ndarray = (
@@ -49,10 +52,12 @@ class _Past:
 
 
 class RecordedComparisons:
-    """Float comparisons over several evaluations of the same graph and inputs."""
+    """Answers of float comparisons over repeated evaluations of one graph and
+    inputs.
+    """
 
     def __init__(self) -> None:
-        self._past: dict[tuple[GraphOp, int], _Past] = {}
+        self._past: dict[tuple[GraphOp, int], _ComparisonHistory] = {}
 
     def answer(
         self,
@@ -73,9 +78,9 @@ class RecordedComparisons:
         gap = x - others[0] if others else x
         past = self._past.get((op, turn))
         if past is None:
-            self._past[op, turn] = _Past(found, gap, gap)
+            self._past[op, turn] = _ComparisonHistory(found, gap, gap)
             return found
-        return np.where(past.meets(gap), ~past.answer, found)
+        return np.where(past.widen(gap), ~past.answer, found)
 
 
 def compares_floats(
@@ -90,5 +95,5 @@ def compares_floats(
 
 
 def _wide_floats(array: np.ndarray) -> np.ndarray:
-    """Convert floats to a dtype in which gaps of half floats are exact."""
+    """Convert floats to a dtype in which the difference of half floats is exact."""
     return array.astype(np.float64 if array.dtype == np.float64 else np.float32)

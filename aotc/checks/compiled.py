@@ -30,14 +30,14 @@ Call = Callable[
 
 
 class Loadable(Protocol):
-    """Code that a process loads."""
+    """Protocol of compiled code that a process can load."""
 
     @property
     def target(self) -> str:
-        """The target of the code."""
+        """The target that the code was compiled for."""
 
     def load(self) -> Call:
-        """Load the code.
+        """Load the code; return a function that makes calls.
 
         Raises:
             AotcError: it does not run on this machine, or is no code.
@@ -46,7 +46,7 @@ class Loadable(Protocol):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A variant of a bundle, which may be unsigned.
+    """A bundle on disk, perhaps unsigned, and the variant to load from it.
 
     Args:
         path: of its folder.
@@ -57,7 +57,7 @@ class Bundle:
     target: str
 
     def load(self) -> Call:
-        """Load the bundle; see `Loadable`."""
+        """Load the variant; return a function that makes calls (see `Loadable`)."""
         model = load(
             self.path, allow_unsigned=True, target=self.target, weights="mapped"
         )
@@ -66,14 +66,14 @@ class Bundle:
 
 @dataclass(frozen=True)
 class DevicesBundle(Bundle):
-    """A variant of a bundle on all its devices, in one process.
+    """A bundle whose variant is loaded on all its devices in one process.
 
     A call takes the inputs of one device after the other, and gives outputs and states
     so; the states to write are those of each device.
     """
 
     def load(self) -> Call:
-        """See `Loadable`."""
+        """Load the variant on all devices; return a function that makes calls."""
         models = load_devices(
             self.path, allow_unsigned=True, target=self.target, weights="mapped"
         )
@@ -87,6 +87,9 @@ def _call_devices(
     before: Mapping[str, Arrays],
     after: Sequence[str],
 ) -> tuple[Arrays, Arrays]:
+    """Write states, make one call on all devices; return outputs and states after
+    it.
+    """
     for model in models:
         _write_states(model, before)
     size = len(arrays) // len(models)
@@ -103,24 +106,27 @@ def _call_model(
     before: Mapping[str, Arrays],
     after: Sequence[str],
 ) -> tuple[Arrays, Arrays]:
+    """Write states, make one call; return its outputs and the states after it."""
     _write_states(model, before)
     outputs = model.entry(entry).call_flat(arrays)
     return list(outputs), _read_states(model, after)
 
 
 def _write_states(model: Model, states: Mapping[str, Arrays]) -> None:
+    """Write the leaves of these states into a model."""
     for name, leaves in states.items():
         _, tree = flatten(model.read_state(name))
         model.write_state(tree.unflatten(leaves), name)
 
 
 def _read_states(model: Model, names: Sequence[str]) -> Arrays:
+    """Return the leaves of the named states of a model in a row."""
     return [leaf for name in names for leaf in flatten(model.read_state(name))[0]]
 
 
 @dataclass(frozen=True)
 class Export:
-    """A function of arrays that code exports, at the sizes of one call.
+    """The name and fixed argument and result types of a function that code exports.
 
     Args:
         name: of the function.
@@ -135,7 +141,7 @@ class Export:
 
 @dataclass(frozen=True)
 class UnbundledCode:
-    """Code that is in no bundle; it has no states.
+    """Compiled functions that are in no bundle and have no states.
 
     Args:
         vmfb: the code.

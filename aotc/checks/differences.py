@@ -23,7 +23,7 @@ _MANY = 1e6  # from where on nobody wants all digits
 
 @dataclass(frozen=True)
 class Distance:
-    """The distance of an array from its expected value.
+    """Measures of how far an array is from its expected value.
 
     Args:
         name: of the array.
@@ -47,7 +47,7 @@ class Distance:
     reason: str = field(default="", kw_only=True)
 
     def to_json(self) -> JsonObject:
-        """The figures; one that is not finite is null, and no reason is left out."""
+        """Return the measures by name; one that is not finite is null."""
         return {
             key: None if isinstance(value, float) and not np.isfinite(value) else value
             for key, value in asdict(self).items()
@@ -58,6 +58,9 @@ class Distance:
         return self._describe(f"{self.error:.1e}")
 
     def _describe(self, error: str) -> str:
+        """Return one line with all measures, with `error` as the relative error's
+        text.
+        """
         if self.reason:
             return f"{self.name} ({self.dtype}): {self.reason}"
         ulp = f"{self.ulp:.0f}" if self.ulp < _MANY else f"{self.ulp:.1e}"
@@ -68,7 +71,7 @@ class Distance:
         )
 
     def worst_of(self, other: Distance) -> Distance:
-        """The largest figures of two calls."""
+        """Return the larger of each measure of two calls."""
         return Distance(
             self.name,
             self.dtype,
@@ -83,7 +86,7 @@ class Distance:
 
 @dataclass(frozen=True)
 class Difference(Distance):
-    """A distance held to one tolerance for all elements.
+    """The distance of an array from its expected value, and its tolerance.
 
     Args:
         tolerance: what `error` may be.
@@ -99,7 +102,7 @@ class Difference(Distance):
         return self.error <= self.tolerance or self.by_rounding
 
     def to_json(self) -> JsonObject:
-        """A row of `aotc.parity/1`; a figure that is not finite is null."""
+        """Return a row of `aotc.parity/1`; a measure that is not finite is null."""
         return {**super().to_json(), "passed": self.passed}
 
     def __str__(self) -> str:
@@ -108,7 +111,7 @@ class Difference(Distance):
         return f"{verdict} {figures}{', by rounding' if self.by_rounding else ''}"
 
     def worst_of(self, other: Distance) -> Difference:
-        """The largest figures of two calls."""
+        """Return the larger of each measure of two calls, with this tolerance."""
         far = asdict(super().worst_of(other))
         worst = Difference(**far, tolerance=self.tolerance)
         both = (self, other) if isinstance(other, Difference) else (self,)
@@ -118,7 +121,7 @@ class Difference(Distance):
 
 
 def mixed_tolerance(compute: str | None) -> float | None:
-    """Return the tolerance of floats in a build with a cheaper dtype.
+    """Return the tolerance of results in a build in mixed precision.
 
     Args:
         compute: that dtype; None where each dtype has its own tolerance.
@@ -145,7 +148,7 @@ def compare(
 
 
 def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
-    """The figures of two arrays; infinite if they are of other shapes or dtypes.
+    """Measure how far `found` is from `expected`; infinite for other shapes or dtypes.
 
     Numbers that are not finite must be the same ones in both.
 
@@ -165,7 +168,7 @@ def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
     x, y = found.ravel(), expected.ravel()
     if not dtypes.is_float(dtype):
         x, y = x.astype(object), y.astype(object)
-    elif (apart := _apart(x, y)).any():
+    elif (apart := _differ_nonfinite(x, y)).any():
         return _infinite_distance(name, dtype, _not_finite(x, y, apart))
     figures = _Figures()
     for part in cached_parts(x.size):
@@ -181,8 +184,8 @@ def distance(name: str, found: np.ndarray, expected: np.ndarray) -> Distance:
     )
 
 
-def _apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return which floats differ and are not finite in one of two arrays."""
+def _differ_nonfinite(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return a mask of the floats that differ where one of them is not finite."""
     found = np.zeros(x.size, bool)
     for part in cached_parts(x.size):
         a, b = x[part], y[part]
@@ -193,7 +196,7 @@ def _apart(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Figures:
-    """The figures of the distance of two arrays, which are included part by part.
+    """Running measures of two arrays' distance, updated slice by slice.
 
     Args:
         worst: the largest difference.
@@ -212,7 +215,9 @@ class _Figures:
     is_equal: bool = True
 
     def include(self, found: np.ndarray, expected: np.ndarray, dtype: str) -> None:
-        """Include some elements; those that are expected not to be finite are none."""
+        """Update the measures by a slice, without elements expected not to be
+        finite.
+        """
         if dtypes.is_float(dtype):
             x, y = found.astype(np.float64), expected.astype(np.float64)
             finite = np.isfinite(y)
@@ -225,7 +230,7 @@ class _Figures:
         self.worst = max(self.worst, float(delta.max(initial=0.0)))
         self.largest = max(self.largest, float(size.max(initial=0.0)))
         self.relative = max(self.relative, float(by_size.max(initial=0.0)))
-        in_places = delta / _last_place(size, dtype)
+        in_places = delta / _ulps(size, dtype)
         self.ulp = max(self.ulp, float(in_places.max(initial=0.0)))
         x, y = x.astype(np.float64), y.astype(np.float64)
         self.products += [x @ y, x @ x, y @ y]
@@ -233,18 +238,19 @@ class _Figures:
 
     @property
     def cosine(self) -> float:
-        """Return that of the angle between the arrays, as vectors."""
+        """The cosine of the angle between the two arrays as vectors."""
         product, *squares = self.products.tolist()
         lengths = sqrt(squares[0]) * sqrt(squares[1])
         return product / lengths if lengths else float(self.is_equal)
 
 
 def worst_of(differences: Sequence[Difference]) -> Difference:
-    """The largest figures of several calls, for one output."""
+    """Return the largest measures of one output over several calls."""
     return reduce(Difference.worst_of, differences)
 
 
 def _infinite_distance(name: str, dtype: str, reason: str) -> Distance:
+    """Return a distance whose measures are infinite, and the reason why."""
     far = _INFINITE
     return Distance(name, dtype, far, far, far, -1.0, far, reason=reason)
 
@@ -264,8 +270,8 @@ def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> s
     )
 
 
-def _last_place(size: np.ndarray, dtype: str) -> np.ndarray:
-    """The distance of each element from the next one of its dtype."""
+def _ulps(size: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the unit in the last place of each element, in its dtype."""
     if not dtypes.is_float(dtype):
         return np.ones_like(size)
     import ml_dtypes

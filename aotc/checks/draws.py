@@ -18,7 +18,7 @@ from aotc.checks.uses import Use
 
 
 class IntegerRange(Enum):
-    """Ranges of drawn integers that no example shows; positions only if `ANY`."""
+    """The range of random integers where no example shows their meaning."""
 
     BITS = "0 and 1"
     SMALL = "from -8 to 7, or from 0 to 15"
@@ -26,7 +26,8 @@ class IntegerRange(Enum):
 
 
 class StructureLevel(Enum):
-    """The share of structured, not random, values in an array.
+    """The amount of pattern, such as repeated rows, in a drawn array beside random
+    values.
 
     Floats are rounded to a few numbers, rows repeat each other, masks are runs, and
     positions are the first or last ones. Where it is everything, there are exact zeros
@@ -45,7 +46,7 @@ _BLOCK = 32  # positions that kernels of attention see or skip as a whole
 
 @dataclass(frozen=True)
 class Draw:
-    """A generator of random arrays.
+    """A generator of random arrays for the inputs of checked calls.
 
     Args:
         rng: random numbers.
@@ -67,7 +68,9 @@ class Draw:
     # ---- floats ---------------------------------------------------------------------
 
     def floats(self, shape: tuple[int, ...], use: Use) -> np.ndarray:
-        """Draw floats, or masks where an input is one and masks have structure."""
+        """Draw an array of floats, or 0 and -inf, or 0 and 1, for inputs that are
+        masks.
+        """
         if use.is_bias and self.has_masks(shape):
             hidden = -1e4 if self.turn % 3 == 2 else -np.inf  # exporters write both
             return np.where(self.bits(shape), 0.0, hidden)
@@ -79,19 +82,20 @@ class Draw:
         axis = next(n for n, size in enumerate(shape) if size > 1)
         rows = np.moveaxis(x, axis, 0)
         if self.structure is StructureLevel.SOME:
-            rows[1::2] = self._few(rows[1::2], whole=False)
+            rows[1::2] = self._round_to_levels(rows[1::2], whole=False)
             rows[3::4] = rows[1]
         else:
-            rows[...] = self._few(rows, whole=True)
+            rows[...] = self._round_to_levels(rows, whole=True)
             rows[2::3] = rows[0]
             rows[1::5] = 0.0
         return x
 
     def _normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Draw normally distributed floats."""
         return np.asarray(self.rng.standard_normal(shape))
 
-    def _few(self, x: np.ndarray, *, whole: bool) -> np.ndarray:
-        """Round floats to few levels: eighths or halves, or the middles between.
+    def _round_to_levels(self, x: np.ndarray, *, whole: bool) -> np.ndarray:
+        """Round floats to multiples of 1/2 or 1/8, or to the midpoints between them.
 
         Those in the middle are no zeros or ones, at which functions have their poles.
         There is no zero with a sign.
@@ -108,11 +112,12 @@ class Draw:
     # ---- masks ----------------------------------------------------------------------
 
     def has_masks(self, shape: tuple[int, ...]) -> bool:
-        """Return whether 0 and 1 of a shape are drawn as masks."""
+        """Return whether arrays of 0 and 1 of a shape are drawn as patterned masks."""
         return self.structure is not StructureLevel.NONE and bool(shape)
 
     def bits(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw bools: at random, or structured masks in turn, for each row or matrix.
+        """Draw an array of bools: at random, or mask patterns in turn, one per row or
+        matrix.
 
         What has two equal axes, or more than two, is taken for matrices, of which a row
         is what one query sees; else each row is a mask.
@@ -131,7 +136,7 @@ class Draw:
         return made[np.arange(count) % len(made)].reshape(shape)
 
     def _mask(self, number: int, rows: int, length: int) -> np.ndarray:
-        """Draw the mask of a matrix: a pattern in turn.
+        """Draw one matrix of a mask by the pattern whose turn it is.
 
         What sees nothing makes NaN of a softmax, and of all that attends to it: only
         where everything has structure is there a row that does.
@@ -151,7 +156,8 @@ class Draw:
     def between(
         self, low: int, high: int, shape: tuple[int, ...], numpy: np.dtype
     ) -> np.ndarray:
-        """Draw integers between two bounds; the bounds more often for structured draws.
+        """Draw integers from `low` to `high`; structured draws have the bounds more
+        often.
 
         Those are every other number; of one number, the random, the greatest and the
         least come in turn.
@@ -178,7 +184,7 @@ class Draw:
         return self.rng.integers(low, high, shape, numpy, endpoint=True)
 
     def integers(self, shape: tuple[int, ...], numpy: np.dtype) -> np.ndarray:
-        """Draw integers without known bounds, by the kind of the draw."""
+        """Draw integers of unknown meaning, in the range of `kind`."""
         facts = np.iinfo(numpy)
         least, most = int(facts.min), int(facts.max)
         if self.kind is IntegerRange.BITS:
@@ -200,14 +206,14 @@ _Pattern = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 def _random(
     rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
+    """Draw a mask of random bits."""
     return rng.integers(0, 2, (rows.size, places.size)) > 0
 
 
 def _window(
     rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Draw a mask of neighbours from the second half of a block on, later in later rows
-    or not.
+    """Draw a mask of a window of columns, which may move by one with each row.
 
     So the first vectors of the block are hidden and others are not.
     """
@@ -224,7 +230,9 @@ def _window(
 def _prefix(
     rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Draw a mask of positions up to one, which often is the row's own."""
+    """Draw a mask of the first columns: a common number of them, or up to the
+    diagonal.
+    """
     length = places.size
     if rows.size > 1 and rng.integers(0, 2):
         seen: np.ndarray = places <= rows + length - rows.size
@@ -236,14 +244,17 @@ def _prefix(
 def _suffix(
     rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
+    """Draw a mask of the last columns: the complement of a prefix."""
     return ~_prefix(rng, places, rows)
 
 
 def _all(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return a mask that hides nothing."""
     return np.ones((rows.size, places.size), bool)
 
 
 def _none(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return a mask that hides everything."""
     return np.zeros((rows.size, places.size), bool)
 
 

@@ -38,7 +38,8 @@ def evaluate_kernels(
     *,
     full: bool,
 ) -> list[SelfCheck]:
-    """Return the findings of entries that do not run here, with kernels evaluated.
+    """Check entries whose target this machine lacks, by evaluating their kernels in
+    NumPy.
 
     Args:
         rows: what was found of all entries.
@@ -84,7 +85,7 @@ def _evaluate_entry(
     evaluated: Sequence[tuple[Target, EvaluatedKernels]],
     work: WorkBudget,
 ) -> bool:
-    """Evaluate the kernels of an entry in the calls of some items, for all targets.
+    """Check an entry's evaluated kernels on a few calls, for all targets.
 
     What the reference evaluator makes of the calls is the same for all. Another item
     follows where the ones before it took little of the work. Returns false if more
@@ -118,7 +119,8 @@ def _evaluate_entry(
 
 
 def _judge_kernels(trial: Trial, target: Target, kernels: EvaluatedKernels) -> None:
-    """Compare an entry by its evaluated kernels with the reference.
+    """Compare an entry computed by evaluated kernels with the reference; raise if
+    wrong.
 
     Launches count only where there is something to compare.
 

@@ -29,8 +29,7 @@ def wrong_results(
     arguments: Arrays,
     results: Arrays,
 ) -> CompileError:
-    """Return the error of a call with wrong results: the differences, and where they
-    begin.
+    """Return the error for a call with wrong results: verdicts, and the first wrong op.
 
     Args:
         checked: the entry.
@@ -56,7 +55,7 @@ def wrong_results(
 def place_of(
     checked: CheckedEntry, variant: CompiledVariant, arguments: Arrays, results: Arrays
 ) -> tuple[str | None, str]:
-    """Return the line where a call begins to differ, and a sentence on it."""
+    """Return the source line where a call begins to differ, and a sentence on it."""
     if isinstance(checked, CheckedDevicesEntry):
         return None, "where it begins is not looked for, as several devices compute it"
     outputs = results[: len(checked.entry.ports("output"))]
@@ -77,7 +76,7 @@ def wrong_block(
     variant: CompiledVariant,
     found: BlockFindings,
 ) -> CompileError:
-    """Return the error of an entry of which a block is wrong."""
+    """Return the error for an entry of which a block of ops is wrong."""
     given = [each for each in found.verdicts if not each.passed]
     wrong = [f"  FAIL {each}" for each in (*given, found.misplaced) if each]
     return CompileError(
@@ -91,7 +90,7 @@ def wrong_block(
 
 
 def load_error(target: Target, error: AotcError) -> AotcError:
-    """Return the error of a build whose code cannot be loaded."""
+    """Return the error for a build whose code cannot be loaded."""
     if isinstance(error, CompileError):
         return error
     return CompileError(

@@ -22,7 +22,7 @@ from aotc.reference import bind_symbols
 
 @dataclass(frozen=True)
 class InputOptions:
-    """The options of choosing inputs.
+    """Options of drawing inputs for the calls to compare.
 
     Args:
         seed: of the random numbers.
@@ -49,7 +49,7 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class CallSample:
-    """The inputs of one call: its sizes by name, and one array for each input port."""
+    """The inputs of one call: its symbol values by name, and an array per input."""
 
     sizes: dict[str, int]
     arrays: list[Any]
@@ -61,7 +61,7 @@ def samples_of(
     choice: InputOptions,
     example: Mapping[str, object] | None,
 ) -> Iterator[CallSample]:
-    """Yield inputs for calls of an entry.
+    """Yield drawn inputs for calls of an entry.
 
     Floats are normally distributed. Integers that the entry takes as positions or
     lengths are within what they index, others as in the example; where there is none,
@@ -115,6 +115,7 @@ def samples_of(
 def _require_known(
     what: str, given: Mapping[str, object], known: Sequence[str]
 ) -> None:
+    """Raise if a user names a size or input that the entry does not have."""
     for name in given:
         if name not in known:
             raise InputError(
@@ -125,7 +126,7 @@ def _require_known(
 
 
 def _example_leaves(entry: Entry, example: Mapping[str, object] | None) -> list[Any]:
-    """The arrays of the example, one for each port; None where there is none."""
+    """Return the example's array for each input; None for each if it does not fit."""
     ports = entry.ports("input")
     given = {} if example is None else example
     named = [given[name] for name in entry.input_tree.keys if name in given]
@@ -134,7 +135,7 @@ def _example_leaves(entry: Entry, example: Mapping[str, object] | None) -> list[
 
 
 def _example_sizes(entry: Entry, leaves: Sequence[np.ndarray]) -> list[int]:
-    """The symbols of the example, else small ones that differ from one another."""
+    """Return the symbol values of the example, else small ones that all differ."""
     types = [port.type for port in entry.ports("input")]
     if leaves and all(leaf is not None for leaf in leaves):
         try:
@@ -145,7 +146,7 @@ def _example_sizes(entry: Entry, leaves: Sequence[np.ndarray]) -> list[int]:
 
 
 def _least(contract: Contract) -> int:
-    """The least size above one, in parts of `multiple_of`."""
+    """Return the least allowed size above one, in units of `multiple_of`."""
     return max(-(-contract.min // contract.multiple_of), 2)
 
 
@@ -155,7 +156,7 @@ def _sizes(
     first: Sequence[int],
     number: int,
 ) -> list[int]:
-    """The symbols of a call, in parts: those of the first call, and then others."""
+    """Return the symbol values of call `number`, in units of `multiple_of`."""
     found = []
     for contract, start in zip(symbols, first, strict=True):
         if contract.name in given:
@@ -169,6 +170,7 @@ def _sizes(
 
 
 def _given_size(contract: Contract, size: int) -> int:
+    """Return a size that the user gave in units of `multiple_of`, if it is allowed."""
     outside = size < contract.min or (contract.max is not None and size > contract.max)
     if outside or size % contract.multiple_of:
         raise InputError("bad-size", f"expected {contract}; got {size}")
@@ -182,6 +184,7 @@ def _random_array(
     use: Use,
     example: np.ndarray | None,
 ) -> np.ndarray:
+    """Draw an array for an input by its dtype, its use, and its example."""
     kind = port.type
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)

@@ -56,7 +56,8 @@ _DEVIATIONS = 3.0  # and so many standard deviations of a count that is expected
 
 @dataclass(frozen=True)
 class Unseen:
-    """The number of elements that may vary in ways that no noisy run showed.
+    """The estimated number of elements that rounding affects though no noisy run showed
+    it.
 
     Args:
         open: of which rounding may decide whether they are finite.
@@ -109,7 +110,9 @@ def error_ratios(
 
 
 def _undecided(x: np.ndarray, y: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return which elements are finite on one side alone though no noise shows it."""
+    """Return a mask of elements that only one array has finite though no noise shows
+    it.
+    """
     found: np.ndarray = np.isfinite(spread) & (np.isfinite(x) != np.isfinite(y))
     return found
 
@@ -122,7 +125,7 @@ def _float_ratios(
     *,
     open_too: bool,
 ) -> np.ndarray:
-    """Return the ratios of `error_ratios` of some floats.
+    """Return each float's error divided by its tolerance, as `error_ratios`.
 
     Args:
         found: some elements.
@@ -159,7 +162,7 @@ def _without_jumps(
 
 
 def elementwise_tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return how far each element may be off, infinite where rounding decides.
+    """Return the allowed error of each element; infinite where rounding decides it.
 
     Of a few elements that are finite in one array only, `error_ratios` knows more.
 
@@ -175,7 +178,7 @@ def elementwise_tolerances(expected: np.ndarray, spread: np.ndarray) -> np.ndarr
 
 
 def _allowed(expected: np.ndarray, spread: np.ndarray, least: float) -> np.ndarray:
-    """Return the tolerance of each of some elements; `least` is that of `_units`."""
+    """Return the allowed error of each element of any dtype; `least` as in `_units`."""
     if not is_float(expected):
         return np.where(spread > 0, np.inf, 0.0)
     is_open = ~np.isfinite(spread)
@@ -188,7 +191,7 @@ def _allowed(expected: np.ndarray, spread: np.ndarray, least: float) -> np.ndarr
 def _tolerance(
     y: np.ndarray, dtype: np.dtype, spread: np.ndarray, least: float
 ) -> np.ndarray:
-    """Return the tolerance of each element; `least` as of `_units`."""
+    """Return the allowed error of each float; `least` as in `_units`."""
     # Numbers below the normal ones may be zeros; half floats have no such numbers.
     facts = ml_dtypes.finfo(dtype)
     flushed = 0.0 if dtype == np.float16 else float(facts.smallest_normal)
@@ -197,7 +200,7 @@ def _tolerance(
 
 
 def _least_size(expected: np.ndarray) -> float:
-    """Return the size of which units are told of all smaller elements of an array.
+    """Return the magnitude below which elements share the unit of their error.
 
     It is a twentieth of the largest one.
     """
@@ -206,7 +209,8 @@ def _least_size(expected: np.ndarray) -> float:
 
 
 def _units(y: np.ndarray, dtype: DTypeLike, least: float) -> np.ndarray:
-    """Return the unit in which the error of each element is told.
+    """Return the unit of each element's error: the last place of its size, or of
+    `least`.
 
     It is the last place of the element, or of `_least_size`.
 
@@ -241,16 +245,16 @@ class Rounding:
         self._farthest = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
     def run_again(self) -> None:
-        """Evaluate once more with other noise."""
+        """Evaluate with another noise and record how far each element moved."""
         results = self._evaluate(next(self._noises))
         self.runs += 1
         for number, pair in enumerate(zip(self._expected, results, strict=True)):
-            self._note_result(number, *map(np.ravel, pair))
+            self._record_result(number, *map(np.ravel, pair))
 
-    def _note_result(
+    def _record_result(
         self, number: int, expected: np.ndarray, found: np.ndarray
     ) -> None:
-        """Note how far a result is off in the last evaluation, part by part."""
+        """Record how far a result's elements moved in the last noisy evaluation."""
         arrays = self.spreads, self._shown, self._seconds, self._farthest
         flat = [each[number].reshape(-1) for each in arrays]
         for part in cached_parts(expected.size):
@@ -265,7 +269,9 @@ class Rounding:
 
     @property
     def unseen(self) -> list[Unseen]:
-        """The estimated number of elements of each result that vary unseen."""
+        """Return, for each result, how many elements may vary though no noise showed
+        it.
+        """
         jumps = [self._unseen_jumps(number) for number in range(len(self._expected))]
         sizes = [max(1, each.size) for each in self.spreads]
         return [
@@ -280,12 +286,14 @@ class Rounding:
         ]
 
     def _unseen_open(self) -> list[float]:
-        """Estimate how many elements of each result rounding leaves open unseen."""
+        """Estimate, per result, the elements that may be non-finite though no noise
+        showed it.
+        """
         singles = [int(np.count_nonzero(shown == 1)) for shown in self._shown]
         return [_unseen_elements(number, self.runs) for number in singles]
 
     def _unseen_jumps(self, number: int) -> float:
-        """Estimate how many elements of a result jump where no noisy run has shown it.
+        """Estimate how many elements of a result jump though no noisy run has shown it.
 
         See Note [elements that no run showed].
         """
@@ -304,8 +312,8 @@ class Rounding:
 
     @property
     def estimate(self) -> float:
-        """The estimated number of open elements that no run showed, of the worst
-        result.
+        """The largest estimate over results of elements that may be non-finite
+        unseen.
         """
         return max(self._unseen_open(), default=0.0)
 
@@ -332,7 +340,7 @@ def _unseen_elements(singles: int, runs: int) -> float:
 
 
 class ComparisonRule(Protocol):
-    """Says which of some arrays are wrong."""
+    """Protocol of a rule that decides which computed arrays are wrong."""
 
     def errors(
         self,
@@ -352,7 +360,8 @@ class ComparisonRule(Protocol):
 
 @dataclass(frozen=True)
 class ToleranceRule:
-    """Holds all elements to one tolerance: sources round otherwise than aotc does.
+    """Compares all elements with one tolerance, as frameworks round otherwise than
+    aotc.
 
     Args:
         tolerance: for floats, instead of those of their dtypes.
@@ -375,7 +384,9 @@ class ToleranceRule:
 
 
 class RoundingRule:
-    """A rule that holds each element to the effect of rounding on it."""
+    """Compares each element with a tolerance from the measured effect of rounding on
+    it.
+    """
 
     def errors(
         self,
@@ -393,7 +404,7 @@ class RoundingRule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a result.
+    """The judgement on one result of a call: its measured errors and their bound.
 
     Args:
         distance: its figures, without the elements that rounding leaves open.
@@ -450,7 +461,7 @@ def judge(
     expected: Sequence[np.ndarray],
     rounding: Rounding,
 ) -> list[Verdict]:
-    """The verdict on each result; evaluates with noise as often as it takes.
+    """Return the verdict on each result; runs noisy evaluations until all is decided.
 
     Args:
         names: of the results.
@@ -492,6 +503,7 @@ def _verdict(
     ratios: np.ndarray,
     spread: np.ndarray,
 ) -> Verdict:
+    """Return the verdict on one result by its ratios of error to tolerance."""
     kinds = [
         f"{dtypes.canonical_dtype(x.dtype)}{list(x.shape)}" for x in (found, expected)
     ]
@@ -511,7 +523,9 @@ def _verdict(
 def _in_units(
     found: np.ndarray, expected: np.ndarray, spread: np.ndarray
 ) -> tuple[float, float]:
-    """Return the largest error, and the greatest effect of rounding, in units."""
+    """Return the largest error and the largest effect of rounding, in units of
+    `_units`.
+    """
     if not is_float(expected) or not expected.size:
         return float(np.any(found != expected)), 0.0
     least, error, rounding = _least_size(expected), 0.0, 0.0
@@ -527,7 +541,7 @@ def _in_units(
 
 
 def _wrong_elements(found: np.ndarray, expected: np.ndarray, ratios: np.ndarray) -> str:
-    """Describe the number of wrong elements and the worst one."""
+    """Describe how many elements are wrong, and the worst of them."""
     place = tuple(int(i) for i in np.unravel_index(np.argmax(ratios), ratios.shape))
     at = f" at {list(place)}" if place else ""
     got, wanted = (str(x[place]) for x in (found, expected))

@@ -42,20 +42,23 @@ _SHARE = 8  # launches that share what is left
 
 
 def kernel_texts(kernels: JsonObject) -> set[str]:
-    """Return the digests of the texts that a variant lists as compiled kernels."""
+    """Return the digests of the kernel sources that a variant was compiled with."""
     rows = kernels.get("regions", ())
     return {row["device"]["text"] for row in rows if "device" in row}
 
 
 def uncompiled_texts(kernels: JsonObject) -> set[str]:
-    """Return the digests of texts that could not be compiled: IREE computes the ops."""
+    """Return the digests of kernel sources that did not compile; IREE computes their
+    ops.
+    """
     rows = kernels.get("without", ())
     return {row["text"] for row in rows if "text" in row}
 
 
 @dataclass
 class EvaluatedKernels:
-    """Computes entries by the reference evaluator, and their regions by kernels.
+    """Computes entries by the reference evaluator, and their kernel regions by
+    interpreting kernels.
 
     It stands in the place of a process that runs compiled code.
 
@@ -112,7 +115,9 @@ class EvaluatedKernels:
         arguments: Sequence[np.ndarray],
         symbols: Sequence[int],
     ) -> Arrays:
-        """Return the results of a region."""
+        """Compute the results of a region by its kernel, or by the reference if not
+        compiled.
+        """
         name, module = name_of(function), self.program.module
         if name not in self.known:
             self.known[name] = self.kernel_of(function)
@@ -141,7 +146,7 @@ class EvaluatedKernels:
         return results
 
     def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
-        """Return the kernel and the term of a region."""
+        """Build and return the GPU kernel and the term of a region."""
         kernel = kernel_of_region(function)
         assert not isinstance(kernel, NoTermKernel), kernel.why
         with function.context, known_contracts(contracts_of(function)):
@@ -150,7 +155,8 @@ class EvaluatedKernels:
         return kernel, term
 
     def _run_some(self, launch: ReferenceLaunch) -> int:
-        """Run as many programs of a launch as there are steps for; return how many.
+        """Run as many workgroups of a launch as the step budget allows; return their
+        number.
 
         The first one tells how many steps one takes.
         """
@@ -169,7 +175,9 @@ class EvaluatedKernels:
 
 
 def _written_over(array: np.ndarray, memory: Buffer, *, is_whole: bool) -> np.ndarray:
-    """Return an array with the elements that a kernel has written."""
+    """Return an array with the elements replaced that a kernel has written to
+    memory.
+    """
     if is_whole:
         return memory.written_elements().reshape(array.shape)
     elements = np.ascontiguousarray(array).reshape(-1).copy()

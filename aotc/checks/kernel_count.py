@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class KernelCount:
-    """Counts of an entry's kernel launches and evaluated programs, over some calls.
+    """Counts of kernel launches and evaluated workgroups of an entry, over some calls.
 
     Args:
         launches: of kernels in these calls.
@@ -20,7 +20,7 @@ class KernelCount:
     evaluated: int = 0
 
     def plus(self, programs: int, evaluated: int) -> KernelCount:
-        """Count one more launch."""
+        """Return the counts with one more launch."""
         return KernelCount(
             self.launches + 1, self.programs + programs, self.evaluated + evaluated
         )

@@ -40,7 +40,7 @@ SECONDS = 300  # for one compiled call
 
 
 def graph_passes(variant: CompiledVariant) -> list[Pass]:
-    """The passes that a variant went through as a graph, in order.
+    """Return the passes before lowering that a variant went through, in order.
 
     The code for any sizes is what is looked at, so it stays.
     """
@@ -51,7 +51,7 @@ def graph_passes(variant: CompiledVariant) -> list[Pass]:
 
 
 def late_passes(variant: CompiledVariant, entry: Entry) -> list[Pass]:
-    """The passes after lowering that an entry of a variant went through, in order.
+    """Return the passes after lowering that a variant's entry went through, in order.
 
     What `fit-memory` ran is on record beside it, so it is left out itself.
     """
@@ -65,7 +65,7 @@ def late_passes(variant: CompiledVariant, entry: Entry) -> list[Pass]:
 
 
 def _name(spelled: str) -> str:
-    """The name of a pass, without its options."""
+    """Return the name of a pass from its text, without options."""
     return spelled.partition("{")[0]
 
 
@@ -77,7 +77,7 @@ def wrong_pass(
     values: Sequence[np.ndarray],
     rule: ComparisonRule,
 ) -> Pass | None:
-    """The pass without which a wrong entry is right; None if there is no such pass.
+    """Find the pass whose removal makes a wrong entry right; None if there is none.
 
     Args:
         program: what was compiled.
@@ -106,7 +106,7 @@ def wrong_pass(
 
 @dataclass(frozen=True)
 class _Trial:
-    """A call of an entry that is compiled with some passes.
+    """A call of an entry, to be compiled with different lists of passes.
 
     Args:
         checked: the entry, in a program of its own.
@@ -123,7 +123,9 @@ class _Trial:
     early: Sequence[Pass]
 
     def is_right_with(self, late: Sequence[Pass]) -> bool:
-        """Return whether all results are right if these passes follow lowering."""
+        """Return whether the call's results are right if `late` passes follow
+        lowering.
+        """
         try:
             found = self._compiled_results(late)
         except (CompileError, InputError, DidNotEnd):  # it needs the pass, or dies
@@ -134,10 +136,16 @@ class _Trial:
         return all(error is None for error in errors)
 
     def _reference_results(self, noise: Noise | None = None) -> Arrays:
+        """Return the results of the call by the reference evaluator, perhaps with
+        noise.
+        """
         ((_, results),) = self.checked.reference_results(self.calls, noise)
         return results
 
     def _compiled_results(self, late: Sequence[Pass]) -> Arrays:
+        """Compile the entry with these late passes, run the call, and return its
+        results.
+        """
         unit = Unit(self.checked.program).fork(self.target)
         program = unit.program
         run_passes(unit, (*self.early, LOWERING, *late), silently=True)

@@ -34,7 +34,7 @@ Arrays = list[np.ndarray]
 
 @dataclass(frozen=True)
 class NonFiniteOp:
-    """An op that made a number that is not finite.
+    """The op that made the first NaN or infinity of a call, with an example element.
 
     Args:
         op: its name.
@@ -82,7 +82,7 @@ _HINTS = {
 
 
 def require_source(path: Path, source: Mapping[str, object]) -> None:
-    """Refuse another model than a bundle's: it would have other ops and lines.
+    """Raise unless a model file is the one that a bundle was built from.
 
     Args:
         path: the model, or IR of its graph that a build has dumped, before autodiff.
@@ -107,6 +107,7 @@ def require_source(path: Path, source: Mapping[str, object]) -> None:
 
 
 def _source_of_ir(path: Path) -> JsonObject:
+    """Return the source record of dumped IR; raise unless it is the imported graph."""
     program = read_program(path)
     is_differentiated = _AUTODIFF in program.passes
     if program.stage != "graph" or is_differentiated:
@@ -130,7 +131,7 @@ _AUTODIFF = "autodiff"
 def find(
     path: Path, entry: str, values: Mapping[str, np.ndarray], mixed: str | None = None
 ) -> FirstNonFiniteOps:
-    """The first ops at fault in one call of an entry; none if all stays finite.
+    """Find the ops that make the first NaN and infinity in a call of an entry.
 
     Args:
         path: the model.
@@ -156,7 +157,7 @@ def find(
 
 
 def _ops_of_model(module: Module) -> set[tuple[str, str]]:
-    """The ops that the model itself asks for, with their lines."""
+    """Return (op name, location) of all ops of the model before differentiation."""
     return {
         (op.operation.name, str(op.location))
         for function in functions_of(module).values()
@@ -166,14 +167,14 @@ def _ops_of_model(module: Module) -> set[tuple[str, str]]:
 
 
 class _Watch:
-    """Looks at every op that is evaluated."""
+    """Evaluation hook that finds the first ops that make a NaN or an infinity."""
 
     def __init__(self, ops_of_model: set[tuple[str, str]]) -> None:
         self.first: dict[str, NonFiniteOp] = {}
         self._ops_of_model = ops_of_model
 
     def __call__(self, op: Operation, operands: Arrays, results: Arrays) -> None:
-        """Note an op that is the first to make a NaN or an infinity."""
+        """Record the op if it is the first to make a NaN or an infinity."""
         if isinstance(op, func.CallOp):  # what it runs was here before
             return
         for result in filter(_is_float, results):
@@ -182,11 +183,11 @@ class _Watch:
             floats = [x for x in operands if _is_float(x)]
             is_nan = np.isnan(result)
             if is_nan.any() and not any(np.isnan(x).any() for x in floats):
-                self._note("nan", op, operands, result, is_nan)
+                self._record("nan", op, operands, result, is_nan)
             elif operands and all(np.isfinite(x).all() for x in floats):
-                self._note("infinity", op, operands, result, np.isinf(result))
+                self._record("infinity", op, operands, result, np.isinf(result))
 
-    def _note(
+    def _record(
         self,
         kind: str,
         op: Any,
@@ -194,6 +195,9 @@ class _Watch:
         result: np.ndarray,
         wrong: np.ndarray,
     ) -> None:
+        """Record the op under `kind`, with an example element, unless one is
+        recorded.
+        """
         types = ", ".join(str(Tensor.of(value)) for value in op.operands)
         name = type(op)._op_name
         maker = NonFiniteOp(
@@ -207,7 +211,7 @@ class _Watch:
 
 
 def _example(name: str, operands: Arrays, result: np.ndarray, index: np.ndarray) -> str:
-    """`divide(1, 0) = inf at [3]`, where the operands have such an element."""
+    """Describe a wrong element by its operands, such as `divide(1, 0) = inf at [3]`."""
     place = tuple(index.tolist())
     at = f" at {list(place)}" if place else ""
     made = f"{float(result[place]):g}{at}"

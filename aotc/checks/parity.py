@@ -58,7 +58,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The options of a comparison.
+    """Options of comparing entries with the framework they come from.
 
     Args:
         choice: of the inputs.
@@ -73,7 +73,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class Parity:
-    """The result of comparing an entry with its framework on one target.
+    """The differences of an entry from its source framework on one target.
 
     Args:
         entry: its name.
@@ -129,8 +129,8 @@ class Parity:
 
 
 class ParityMismatch(Finding):
-    """An error for entries that compute something else; `parities` has the figures
-    of all.
+    """Raised for entries that differ from their framework; `parities` has all
+    differences.
     """
 
     def __init__(self, parities: Sequence[Parity]) -> None:
@@ -145,7 +145,7 @@ class ParityMismatch(Finding):
 
 
 def require(parities: Sequence[Parity]) -> None:
-    """Refuse a build whose entries compute something else.
+    """Raise `ParityMismatch` if any entry differs from its framework.
 
     Raises:
         Mismatch: see above.
@@ -161,7 +161,7 @@ def measure(
     variants: Sequence[CompiledVariant],
     plan: ComparisonOptions,
 ) -> list[Parity]:
-    """Compare every entry of a program in every variant of it.
+    """Compare every entry of a program with its framework, in every compiled variant.
 
     Args:
         program: what was compiled.
@@ -184,13 +184,15 @@ def measure(
         return [
             parity
             for entry in comparable_entries(program)
-            for parity in _of_entry(_Comparison(program, graph, entry, plan), running)
+            for parity in _parities_of(
+                _Comparison(program, graph, entry, plan), running
+            )
         ]
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """An entry that is compared: the program, its graph, and how."""
+    """An entry to compare with its framework: program, graph, and options."""
 
     program: Program
     graph: Module
@@ -199,12 +201,14 @@ class _Comparison:
 
     @property
     def original(self) -> Original | None:
-        """The framework that the entry comes from."""
+        """The framework's model that the entry was imported from; None for aotc's
+        own.
+        """
         network = self.program.networks.get(self.entry.name)
         return network.original if network is not None else None
 
     def expected_outputs(self, sample: CallSample) -> list[np.ndarray]:
-        """The outputs of the framework, or of the reference evaluator."""
+        """Return the outputs by the framework, or by the reference evaluator."""
         entry, original = self.entry, self.original
         if original is None:
             return self._reference_outputs(sample)
@@ -221,7 +225,7 @@ class _Comparison:
         found: Sequence[np.ndarray],
         expected: Sequence[np.ndarray],
     ) -> list[Difference]:
-        """Return the difference of each output."""
+        """Return the difference of each compiled output from the expected one."""
         names = [port.name for port in self.entry.ports("output")]
         rows = [
             compare(name, x, y, self.tolerance)
@@ -248,20 +252,22 @@ class _Comparison:
 
     @property
     def allows_rounding(self) -> bool:
-        """Return whether rounding is estimated, because nobody set a bound."""
+        """Return whether tolerances come from measured rounding: the user set none."""
         return self.original is None and self.plan.tolerance is None
 
     def _reference_outputs(
         self, sample: CallSample, noise: Noise | None = None
     ) -> list[np.ndarray]:
-        """The outputs of the reference evaluator."""
+        """Return the outputs of a call by the reference evaluator, perhaps with
+        noise.
+        """
         values = arguments(self.program, self.entry, sample.arrays)
         return reference_outputs(self.graph, self.entry, values, noise)
 
     def compiled_outputs(
         self, process: CompiledProcess, sample: CallSample
     ) -> list[np.ndarray]:
-        """The outputs of the compiled entry, in its first state."""
+        """Return the compiled entry's outputs of a call, from its initial states."""
         first: dict[str, list[Any]] = {
             state.name: [self.program.parameters[leaf] for leaf in state.leaves]
             for state in self.program.states  # another entry may have changed them
@@ -274,7 +280,7 @@ class _Comparison:
         sample: CallSample,
         expected: Sequence[np.ndarray],
     ) -> Divergence:
-        """Locate where a call begins to differ."""
+        """Find the first stage and op where a call differs."""
         return first_divergence(
             self.program,
             self.graph,
@@ -292,7 +298,7 @@ class _Comparison:
         sample: CallSample,
         expected: Sequence[np.ndarray],
     ) -> CompileError:
-        """The error of code that dies, with the place where it does."""
+        """Return the error for code that dies in a call, with the op where it does."""
         first = self.divergence(variant, sample, expected)
         return CompileError(
             error.code,
@@ -303,15 +309,16 @@ class _Comparison:
         )
 
 
-def _of_entry(
+def _parities_of(
     compared: _Comparison, running: Sequence[tuple[CompiledVariant, CompiledProcess]]
 ) -> Iterator[Parity]:
+    """Yield the comparison of an entry with its framework for each running variant."""
     entry, plan, original = compared.entry, compared.plan, compared.original
     example = original.example if original else None
     samples = list(samples_of(compared.graph, entry, plan.choice, example))
     wanted = [compared.expected_outputs(sample) for sample in samples]
     for variant, process in running:
-        rows = list(_rows(compared, variant, process, samples, wanted))
+        rows = list(_differences_by_call(compared, variant, process, samples, wanted))
         found = Parity(
             entry.name,
             str(variant.target),
@@ -329,14 +336,14 @@ def _of_entry(
         yield found
 
 
-def _rows(
+def _differences_by_call(
     compared: _Comparison,
     variant: CompiledVariant,
     process: CompiledProcess,
     samples: Sequence[CallSample],
     wanted: Sequence[Sequence[np.ndarray]],
 ) -> Iterator[list[Difference]]:
-    """The differences of each call.
+    """Yield the differences of all outputs, call by call.
 
     Raises:
         CompileError: `compiled-code-died`, with the place.
@@ -352,6 +359,7 @@ def _rows(
 
 
 def _sizes_text(sample: CallSample) -> str:
+    """Return the symbol values of a call as ` (n=2, m=3)`; empty without symbols."""
     sizes = ", ".join(f"{name}={size}" for name, size in sample.sizes.items())
     return f" ({sizes})" if sizes else ""
 
@@ -359,6 +367,7 @@ def _sizes_text(sample: CallSample) -> str:
 def _framework_error(
     original: Original, entry: Entry, sample: CallSample, error: Exception
 ) -> InputError:
+    """Return the error for a framework that cannot run an entry on drawn inputs."""
     said = (str(error).strip().splitlines() or [""])[0]
     return InputError(
         "framework-refused",

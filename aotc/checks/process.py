@@ -25,13 +25,13 @@ DIED = "compiled-code-died"
 
 
 class DidNotEnd(Exception):
-    """A call took longer than it may."""
+    """Raised for a call that took longer than its time limit."""
 
     is_lasting = False  # whether another run on this machine would find the same
 
 
 class CompiledProcess:
-    """Code that is loaded in another process, as a context manager.
+    """A child process that has loaded compiled code; a context manager.
 
     Args:
         code: to load.
@@ -52,6 +52,7 @@ class CompiledProcess:
         self._start()
 
     def _start(self) -> None:
+        """Start the child process and let it load the code."""
         self._child = Child("aotc.checks.serve", _python_for(self._target))
         try:
             self._ask("load", self._code, self._seconds)
@@ -67,7 +68,7 @@ class CompiledProcess:
         after: Sequence[str] = (),
         seconds: float | None = None,
     ) -> tuple[Arrays, Arrays]:
-        """The outputs of one call, and the leaves of states after it.
+        """Make one call in the child; return outputs and leaves of states after it.
 
         After a call that did not end, another entry has a process of its own.
 
@@ -95,7 +96,7 @@ class CompiledProcess:
         return outputs, states
 
     def _ask(self, what: str, question: object, seconds: float | None) -> Any:
-        """The answer to a question about an entry, or the first one."""
+        """Send a question to the child and return its answer within a time limit."""
         try:
             return self._child.ask(question, seconds)
         except LateError as error:
@@ -117,7 +118,7 @@ class CompiledProcess:
 
 
 def _python_for(target: str) -> str:
-    """The Python that runs code for a target: this one, or one for its processor.
+    """Return the Python that runs code for a target: this one, or AOTC_PYTHONS's.
 
     Raises:
         SetupError: `no-python`: the one that AOTC_PYTHONS names cannot be started.
@@ -136,15 +137,13 @@ def _python_for(target: str) -> str:
 
 
 def _arch_of(target: str) -> str | None:
-    """The processor that a target, by its name or id, is for."""
+    """Return the CPU architecture of a target, by its name or id; None for others."""
     found = [each.arch for each in TARGETS.values() if target in (each.id, each.name)]
     return found[0] if found else None
 
 
 def _run_by(target: str) -> str:
-    """Name the runner of code for a target here, as `aotc.artifacts.checked` names
-    it.
-    """
+    """Return what runs code for a target here: `machine` or `emulator`."""
     arch = _arch_of(target)
     if arch is not None and arch != processor.arch():
         return "emulator"
@@ -159,7 +158,7 @@ def _run_by(target: str) -> str:
 
 
 def code_of(variant: CompiledVariant, exports: Sequence[Export]) -> UnbundledCode:
-    """The code of a variant that has no parameters, and its functions."""
+    """Return a variant without parameters as loadable code with these functions."""
     target = variant.target
     return UnbundledCode(variant.vmfb, str(target), target.backend, tuple(exports))
 
@@ -170,13 +169,16 @@ def export_at(
     outputs: Sequence[Tensor],
     symbols: Sequence[int],
 ) -> Export:
-    """A function of these types, where the symbols have these values."""
+    """Return an `Export` of tensor types, with sizes evaluated for these symbol
+    values.
+    """
     return Export(name, _leaves("x", inputs, symbols), _leaves("y", outputs, symbols))
 
 
 def _leaves(
     name: str, kinds: Sequence[Tensor], symbols: Sequence[int]
 ) -> tuple[Leaf, ...]:
+    """Return tensor types as numbered `Leaf`s, with sizes evaluated."""
     return tuple(
         Leaf(
             f"{name}{number}",

@@ -23,7 +23,7 @@ _BEGINNINGS = 2**16 + 1  # where the numbers for a part may begin
 
 
 class RandomErrors:
-    """The random errors of one evaluation.
+    """A generator of random rounding errors for one noisy evaluation.
 
     Args:
         seed: of them.
@@ -46,7 +46,7 @@ class RandomErrors:
         axes: Sequence[int] | None = None,
         scale: float = 1.0,
     ) -> np.ndarray:
-        """Return an array of floats with random errors.
+        """Return a copy of a float array with random rounding errors added.
 
         Args:
             array: of any dtype of floats.
@@ -64,15 +64,15 @@ class RandomErrors:
             most_terms = min(terms, LONGEST)
             drift = self._rng.uniform(-1.0, 1.0) * most_terms / (2 * _LANES)
         stride = unit * np.sqrt(terms / max(x.size, 1))
-        places = self._in_units(wide, unit)
+        places = self._scaled_errors(wide, unit)
         is_below = True
         with np.errstate(over="ignore", invalid="ignore"):
             for part in cached_parts(x.size):
                 errors, own = found[part], x[part]
-                begin = self._beginning()
-                sizes = _sizes(own, array.dtype)
+                begin = self._draw_offset()
+                sizes = _error_scales(own, array.dtype)
                 drawn = places[begin : begin + own.size]
-                if self._is_turned():
+                if self._draw_sign_flip():
                     drawn = -drawn
                 if not is_sum:
                     np.multiply(drawn, sizes, out=errors)
@@ -92,35 +92,38 @@ class RandomErrors:
         return found.reshape(whole.shape).astype(array.dtype, copy=False)
 
     def _walk_on(self, errors: np.ndarray, reached: float) -> float:
-        """Write how far a random walk gets that has reached a number; return the last.
+        """Write the next values of a random walk to `errors`; return the last one.
 
         Sums in series make such errors of operands: those of neighbours are alike. What
         is added later rounds all that came before. Backward error of recursive
         summation: Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
         section 4.2.
         """
-        begin = self._beginning()
+        begin = self._draw_offset()
         steps = self._walk[begin + 1 : begin + 1 + errors.size]
         before = self._walk[begin]
-        if self._is_turned():
+        if self._draw_sign_flip():
             np.subtract(steps.dtype.type(reached + before), steps, out=errors)
         else:
             np.add(steps, steps.dtype.type(reached - before), out=errors)
         return float(errors[-1])
 
-    def _is_turned(self) -> bool:
-        """Draw whether the numbers of a part have the other sign.
+    def _draw_sign_flip(self) -> bool:
+        """Draw whether the errors of a slice have the opposite sign.
 
         Parts of one array share most of theirs, as there are few of them; with one sign
         their errors would add up and not cancel.
         """
         return bool(self._rng.random() < 0.5)
 
-    def _beginning(self) -> int:
+    def _draw_offset(self) -> int:
+        """Draw a start offset into the precomputed random numbers."""
         return int(self._rng.random() * (_BEGINNINGS - 1))
 
-    def _in_units(self, wide: np.dtype, unit: float) -> np.ndarray:
-        """Return errors that are relative to numbers, of a dtype."""
+    def _scaled_errors(self, wide: np.dtype, unit: float) -> np.ndarray:
+        """Return the precomputed random numbers scaled by `unit`, in a dtype;
+        cached.
+        """
         if (wide, unit) not in self._scaled:
             self._scaled[wide, unit] = self._places.astype(wide) * wide.type(unit)
         return self._scaled[wide, unit]
@@ -128,9 +131,7 @@ class RandomErrors:
 
 @cache
 def _facts_of(dtype: np.dtype) -> tuple[np.dtype, float, float]:
-    """Return the dtype that errors of a dtype are made in, its unit, and its largest
-    number.
-    """
+    """Return the dtype to compute a dtype's errors in, its epsilon, and its maximum."""
     facts = ml_dtypes.finfo(dtype)
     wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)
     return wide, float(facts.eps), float(facts.max)
@@ -141,8 +142,8 @@ def _is_below(x: np.ndarray, most: float) -> bool:
     return bool(-most < np.minimum.reduce(x) and np.maximum.reduce(x) < most)
 
 
-def _sizes(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return the numbers that errors are relative to, of an array of a dtype.
+def _error_scales(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return the magnitudes that errors of an array's elements are relative to.
 
     Below the normal numbers of half floats the last place is theirs.
     """

@@ -40,7 +40,8 @@ Names = dict[Value, Hashable]
 
 @dataclass(frozen=True)
 class BlockCode:
-    """The compiled code of a block.
+    """The compiled code of a block of ops, as a comparable key, and the weights it
+    reads.
 
     Args:
         form: equal for blocks that differ in nothing but the numbers of their weights.
@@ -52,7 +53,7 @@ class BlockCode:
 
 
 class Origins:
-    """The computations behind arrays, also those that exist already.
+    """Looks up which computation of source arrays made a stored array.
 
     Args:
         known: the origins of these.
@@ -62,14 +63,14 @@ class Origins:
         self._known = {id(each.array): each for each in known}
 
     def computation_of(self, array: StoredArray) -> ComputedArray | None:
-        """Return the computation of an array; None for one of the sources."""
+        """Return the lazy computation that made an array; None for a source array."""
         if isinstance(array, ComputedArray):
             return array
         known = self._known.get(id(array))
         return None if known is None else known.computed
 
     def is_right(self, array: StoredArray) -> bool:
-        """Return whether an existing array equals the result of its ops."""
+        """Return whether a stored array equals what its computation gives."""
         made = self.computation_of(array)
         if made is None:
             return True
@@ -85,7 +86,7 @@ class Origins:
 
 @dataclass(frozen=True)
 class Lowered:
-    """An entry after all passes, which returns the values that pass between blocks.
+    """An entry after all passes, compiled to return the values between its blocks.
 
     Args:
         unit: that has gone through them.
@@ -97,22 +98,22 @@ class Lowered:
 
     @property
     def function(self) -> Function:
-        """The function of the entry."""
+        """The function of the entry in the lowered module."""
         return functions_of(self.unit.module)[self.name]
 
     @property
     def ports(self) -> Sequence[Port]:
-        """The arguments of the function."""
+        """The ports of the function's arguments."""
         return self.unit.program.entry(self.name).arguments
 
     @property
     def parameters(self) -> Mapping[str, StoredArray]:
-        """The arrays of its weights."""
+        """The weights of the lowered program by name."""
         return self.unit.program.parameters
 
     @cached_property
     def origins(self) -> Origins:
-        """The origins of arrays that passes have computed."""
+        """The origins of weights that passes have computed."""
         return Origins([x for x in self.unit.notes if isinstance(x, ArrayOrigin)])
 
 
@@ -123,7 +124,7 @@ def codes_of(
     returned: Sequence[Value],
     sources: Mapping[str, StoredArray],
 ) -> list[BlockCode | None]:
-    """Return the code of each block; None where it cannot be told apart.
+    """Return a key for each block's compiled code; None where its ops cannot be found.
 
     Args:
         blocks: of the graph.
@@ -142,7 +143,7 @@ def codes_of(
 
 
 class _BlockReader:
-    """Reads the code of blocks from a lowered entry.
+    """Finds the lowered ops of each block, and makes keys that equal code shares.
 
     Args:
         lowered: the entry.
@@ -164,24 +165,26 @@ class _BlockReader:
         self._place_of = {x: n for n, op in enumerate(self._ops) for x in op.results}
 
     def code_of(self, block: OpBlock, ports: Mapping[Value, Port]) -> BlockCode | None:
-        """Return the code of a block; None if not all that it gives is returned."""
+        """Return the key of a block's lowered code; None if a result is not
+        returned.
+        """
         if not all(value in self._lowered_of for value in (*block.given, *block.taken)):
             return None
         given = [self._lowered_of[value] for value in block.given]
         arguments = _arguments_read(block)
         own = [ports[value].name for value in arguments]
         names = self._names_of_others(block, given)
-        ops = [self._ops[at] for at in sorted(self._places_of_ops(given, names))]
+        ops = [self._ops[at] for at in sorted(self._op_indices(given, names))]
         read = [*dict.fromkeys(x for op in ops for x in operands_of(op)), *given]
         taken = {x: self._ports[x] for x in read if x in self._ports}
-        names |= {x: self._form_of_argument(port, own) for x, port in taken.items()}
-        rows = tuple(_form_of_op(op, names) for op in ops)
+        names |= {x: self._key_of_argument(port, own) for x, port in taken.items()}
+        rows = tuple(_key_of_op(op, names) for op in ops)
         weights = tuple(x.name for x in taken.values() if x.kind == "weight")
         code = rows, tuple(names[x] for x in given)
-        return BlockCode((_form_in_graph(block, arguments, ports), code), weights)
+        return BlockCode((_key_in_graph(block, arguments, ports), code), weights)
 
     def _names_of_others(self, block: OpBlock, given: Sequence[Value]) -> Names:
-        """Return names of other blocks' results; those that a block takes are
+        """Map lowered values of other blocks to names; those that it reads are
         numbered.
         """
         others = {x for x in self._lowered_of.values() if x not in given}
@@ -189,8 +192,10 @@ class _BlockReader:
         taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
         return {**beside, **taken}
 
-    def _places_of_ops(self, given: Iterable[Value], known: Names) -> set[int]:
-        """Return the places of the ops that compute some values of known ones."""
+    def _op_indices(self, given: Iterable[Value], known: Names) -> set[int]:
+        """Return the indices of lowered ops that compute `given` from `known`
+        values.
+        """
         found, rest = set[int](), [*given]
         while rest:
             value = rest.pop()
@@ -200,26 +205,26 @@ class _BlockReader:
                 rest += operands_of(self._ops[place])
         return found
 
-    def _form_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
-        """Return an argument's form, relative to a block with the arguments `own`."""
+    def _key_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
+        """Return an argument's key, relative to a block with the arguments `own`."""
         if port.kind == "weight":
             known = self._sources
             arrays = [(n, known[x]) for n, x in enumerate(own) if x in known]
-            return self._form_of_array(self._parameters[port.name], arrays)
+            return self._key_of_array(self._parameters[port.name], arrays)
         if port.name in own:
             return port.kind, own.index(port.name)
         return port.kind, port.name
 
-    def _form_of_array(
+    def _key_of_array(
         self, array: StoredArray, own: Sequence[tuple[int, StoredArray]]
     ) -> Hashable:
-        """Return how an array is computed of the arrays of a block's own weights."""
+        """Return a key of how an array is computed from a block's own weights."""
         for number, each in own:  # an equal one of another layer may stand for it
             if is_computed_alike(each, array):
                 return "own", number
         made = self._origins.computation_of(array)
         if made is not None:
-            return made.key, tuple(self._form_of_array(x, own) for x in made.leaves)
+            return made.key, tuple(self._key_of_array(x, own) for x in made.leaves)
         return "other", likeness_key(array)
 
 
@@ -229,25 +234,28 @@ def _arguments_read(block: OpBlock) -> list[Value]:
     return [x for x in dict.fromkeys(read) if isinstance(x.owner, ir.Block)]
 
 
-def _form_in_graph(
+def _key_in_graph(
     block: OpBlock, arguments: Sequence[Value], ports: Mapping[Value, Port]
 ) -> Hashable:
-    """Return a block's computation in the graph as a form, of its inputs and arguments.
+    """Return a key of a block's graph ops, with inputs and arguments numbered.
 
     Its kind does not say what it computes of weights alone.
     """
     names: Names = {value: ("taken", n) for n, value in enumerate(block.taken)}
     names |= {value: (ports[value].kind, n) for n, value in enumerate(arguments)}
     ops = (*block.stored, *block.ops)
-    rows = tuple(_form_of_op(op, names) for op in ops)
+    rows = tuple(_key_of_op(op, names) for op in ops)
     return rows, tuple(names[value] for value in block.given)
 
 
-def _form_of_op(op: Operation, names: Names) -> Hashable:
-    """Return a form that equal ops of equal values share, and name the results."""
+def _key_of_op(op: Operation, names: Names) -> Hashable:
+    """Return a key that equal ops of equal operands share; add its results to
+    `names`.
+    """
     operands = tuple(names[value] for value in op.operands)
     regions = tuple(
-        tuple(_form_of_block(block, names) for block in region) for region in op.regions
+        tuple(_key_of_basic_block(block, names) for block in region)
+        for region in op.regions
     )
     for value in op.results:
         names[value] = ("made", len(names))
@@ -260,11 +268,12 @@ def _form_of_op(op: Operation, names: Names) -> Hashable:
     )
 
 
-def _form_of_block(block: Block, names: Names) -> Hashable:
+def _key_of_basic_block(block: Block, names: Names) -> Hashable:
+    """Return a key of a basic block; add its arguments and results to `names`."""
     for value in block.arguments:
         names[value] = ("made", len(names))
     types = tuple(value.type for value in block.arguments)
-    return types, tuple(_form_of_op(op, names) for op in block.operations)
+    return types, tuple(_key_of_op(op, names) for op in block.operations)
 
 
 # ---- weights ------------------------------------------------------------------------
@@ -272,7 +281,7 @@ def _form_of_block(block: Block, names: Names) -> Hashable:
 
 @dataclass
 class StoredWeights:
-    """The stored weights of a bundle, beside the expected ones.
+    """Compares the weights stored in a bundle with the ones that passes computed.
 
     Args:
         packed: the weights of the bundle.
@@ -286,7 +295,7 @@ class StoredWeights:
     _opened: dict[str, dict[str, ArchiveEntry]] = field(default_factory=dict)
 
     def elements_to_read(self, names: Iterable[str]) -> float:
-        """Return how many elements of some weights are still to be compared."""
+        """Return how many elements of the named weights are not compared yet."""
         left, arrays = {*names} - self.packed.compared, self.lowered.parameters
         return float(sum(prod(arrays[name].shape) for name in left))
 
@@ -295,7 +304,7 @@ class StoredWeights:
         return all(self._path_of(name) is not None for name in names)
 
     def first_wrong(self, names: Iterable[str], work: WorkBudget) -> str | None:
-        """Return the first of some weights that is stored otherwise; None if none is.
+        """Compare named weights with their sources; return the first wrong one or None.
 
         Raises:
             NothingToCompare: to compute them again would take too much.
@@ -312,6 +321,9 @@ class StoredWeights:
         return None
 
     def _path_of(self, name: str) -> str | None:
+        """Return the path of the archive with a weight; None if it holds another
+        array.
+        """
         array = self.lowered.parameters[name]
         for each in self.packed.weights:
             held = each.parameters.get(name)
@@ -320,6 +332,7 @@ class StoredWeights:
         return None
 
     def _stored(self, name: str) -> np.ndarray:
+        """Return a weight as the archive holds it."""
         path = self._path_of(name)
         assert path is not None
         if path not in self._opened:

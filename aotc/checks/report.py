@@ -17,7 +17,7 @@ _FEW, _MANY = 100, 1e6  # from where on tenths, and single ones, say nothing
 
 @dataclass(frozen=True)
 class BlockCount:
-    """Counts of an entry's compared blocks, where the check goes block by block.
+    """Counts of an entry's blocks of ops that were compared, by kind and code.
 
     Args:
         blocks: how many there are.
@@ -39,7 +39,7 @@ class BlockCount:
     repeated_operations: float = 0.0
 
     def plus(self, is_new: bool, operations: float) -> BlockCount:
-        """Count one more that was compared.
+        """Return the counts with one more compared block.
 
         Args:
             is_new: whether it is the first of its kind.
@@ -53,7 +53,7 @@ class BlockCount:
         )
 
     def plus_repeated(self, operations: float) -> BlockCount:
-        """Count one more that is like another in its code and right in its weights."""
+        """Return the counts with one more block whose code equals a compared one's."""
         whole = min(self.repeated_operations + operations, 1.0)
         count = self.repeated + 1
         return replace(self, repeated=count, repeated_operations=whole)
@@ -65,7 +65,7 @@ class BlockCount:
 
     @property
     def missing(self) -> str:
-        """Say which were not compared; empty where all were."""
+        """A phrase on the blocks that were not compared; empty if there are none."""
         left = self.blocks - self.compared - self.repeated
         if not left:
             return ""
@@ -101,7 +101,7 @@ class BlockCount:
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """The findings on an entry on a target.
+    """The findings of comparing one entry on one target with the reference evaluator.
 
     Args:
         entry: its name.
@@ -129,13 +129,13 @@ class SelfCheck:
 
     @property
     def operations(self) -> float:
-        """The share of the entry's operations that was compared."""
+        """The fraction of the entry's operations that was compared."""
         whole = 1.0 if self.checked else 0.0
         return whole if self.blocks is None else self.blocks.operations
 
     @property
     def error(self) -> float:
-        """The largest error of any result, relative to its largest value."""
+        """The largest relative error of any result."""
         return max((each.distance.error for each in self.results), default=0.0)
 
     @property
@@ -146,7 +146,9 @@ class SelfCheck:
     def skip(
         self, sizes: Mapping[str, int], why: str, *, is_lasting: bool = True
     ) -> SelfCheck:
-        """Return the findings with sizes that were not compared."""
+        """Return the findings with one more set of symbol values that was not
+        compared.
+        """
         return replace(
             self,
             unchecked=(*self.unchecked, (sizes, why)),
@@ -154,30 +156,27 @@ class SelfCheck:
         )
 
     def without_reasons(self, sizes: Mapping[str, int]) -> SelfCheck:
-        """Return the findings without the reasons against sizes that were not
-        compared.
-        """
+        """Return the findings without reasons why these sizes were not compared."""
         left = tuple(each for each in self.unchecked if each[0] != sizes)
         return replace(self, unchecked=left)
 
     def extend(self, sizes: Mapping[str, int], results: Sequence[Verdict]) -> SelfCheck:
-        """Return the findings with sizes that were compared, and the verdicts there."""
+        """Return the findings with these sizes as compared, and the verdicts there."""
         checked = self.checked if sizes in self.checked else (*self.checked, sizes)
         return replace(self._with_results(results), checked=checked)
 
     def extend_by_blocks(
         self, count: BlockCount, results: Sequence[Verdict]
     ) -> SelfCheck:
-        """Return the findings with blocks that were compared, and the verdicts on their
-        results.
+        """Return the findings with counts of compared blocks and their verdicts.
 
         If blocks of all kinds were, `extend` says at which sizes.
         """
         return replace(self._with_results(results), blocks=count)
 
     def _with_results(self, results: Sequence[Verdict]) -> SelfCheck:
-        """Return the findings with more verdicts: on the same results, or on some by
-        name.
+        """Return the findings with these verdicts merged into those of the same
+        results.
         """
         names = [each.distance.name for each in results]
         if names == [each.distance.name for each in self.results]:
@@ -241,7 +240,7 @@ class SelfCheck:
         return "\n".join(rows)
 
     def _error_text(self) -> str:
-        """Return the largest error, and how it is judged."""
+        """Return the largest error and its tolerance as text."""
         if not self.error:
             return "equal"
         worst = _units_text(self.farthest)
@@ -249,10 +248,12 @@ class SelfCheck:
 
 
 def _percent(share: float) -> int:
+    """Return a fraction in percent, rounded down."""
     return int(100 * share + 1e-6)  # 100 is all of them
 
 
 def _next_power_of_ten(number: float) -> float:
+    """Return the least power of ten that is at least a number; 0 for 0."""
     return float(10.0 ** np.ceil(np.log10(number))) if number else 0.0
 
 
@@ -268,7 +269,7 @@ def _units_text(worst: Verdict | None) -> str:
 
 
 def _count_text(number: float) -> str:
-    """Return a number with as many digits as say something."""
+    """Return a number as text, rounded to its significant digits."""
     if number < _FEW:
         return f"{number:.1f}"
     return f"{number:,.0f}" if number < _MANY else f"{number:.1e}"

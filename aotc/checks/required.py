@@ -19,7 +19,7 @@ _HINT = (
 
 
 def require_runnable(targets: Sequence[Target]) -> None:
-    """Refuse targets that nothing here runs, before they are compiled.
+    """Raise if this machine cannot run code for a target; called before compiling.
 
     Raises:
         Finding: `not-checked`.
@@ -35,7 +35,7 @@ def require_runnable(targets: Sequence[Target]) -> None:
 
 
 def require_run(manifest: Mapping[str, object], targets: Sequence[Target]) -> None:
-    """Refuse code for targets that the self-check did not run.
+    """Raise if a manifest says that the self-check did not run a target's code.
 
     Args:
         manifest: of the bundle that is to be written, with what the checks found.
@@ -48,7 +48,7 @@ def require_run(manifest: Mapping[str, object], targets: Sequence[Target]) -> No
 
 
 def _reason_against(target: Target) -> str | None:
-    """Return the reason why this machine runs no code for a target; None if it may."""
+    """Return why this machine runs no code for a target; None if it may."""
     from aotc.runtime import engine
 
     arch = target.arch

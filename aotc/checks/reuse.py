@@ -40,7 +40,7 @@ _PACKAGES = (aotc, artifacts, dialects, passes)
 
 
 def source_parts(program: Program, graph: Module, weights: str) -> dict[str, str]:
-    """Return the parts of a recipe that a program says before it is compiled.
+    """Return digests of what a self-check reads of a program before it is compiled.
 
     Args:
         program: what is compiled.
@@ -64,7 +64,7 @@ def recipe_of(
     *,
     full: bool,
 ) -> CacheRecipe:
-    """Return the cache recipe of a self-check: all that the check depends on.
+    """Return the cache recipe of a self-check: digests of all that it depends on.
 
     Args:
         program: what was compiled.
@@ -97,15 +97,14 @@ def recipe_of(
 
 @functools.cache
 def code_digest() -> str:
-    """Return the SHA-256 of aotc: its sources and tables."""
+    """Return the SHA-256 of aotc's own sources and tables."""
     return digest(*(sources_digest(_folder(each)) for each in _PACKAGES))
 
 
 def found_or_made(
     cache: Cache, recipe: CacheRecipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
-    """Return the findings of a self-check and the cache's answer: `hit`, or `miss` and
-    why.
+    """Return a self-check's findings from the cache or by running it, and hit or miss.
 
     Args:
         cache: where such findings are kept.
@@ -124,6 +123,9 @@ def found_or_made(
 def _check_and_keep(
     cache: Cache, recipe: CacheRecipe, check: Callable[[], list[SelfCheck]]
 ) -> tuple[list[SelfCheck], str]:
+    """Run a self-check, write its findings to the cache; return them and why it
+    missed.
+    """
     reuse = f"miss ({cache.why_missing(recipe)})"
     rows = check()
     if all(row.is_lasting for row in rows):
@@ -133,7 +135,7 @@ def _check_and_keep(
 
 
 def _row(stored: JsonObject) -> SelfCheck:
-    """Read the findings on an entry from the cache."""
+    """Build the findings on an entry from their cached JSON."""
     results = (
         Verdict(**{**each, "distance": Distance(**each["distance"])})
         for each in stored["results"]
@@ -154,13 +156,14 @@ def _row(stored: JsonObject) -> SelfCheck:
 
 
 def _code(variants: Sequence[CompiledVariant]) -> Iterator[str | bytes]:
+    """Yield the name and compiled bytes of each target."""
     for variant in variants:
         yield str(variant.target)
         yield variant.vmfb
 
 
 def _text(graph: Module) -> str:
-    """Print the graph without source, title, and places in the user's source."""
+    """Print the graph without source, title and source locations."""
     with graph.context:
         return "\n".join(
             # by itself: aliases are looked for in the whole module, for each function
@@ -170,13 +173,14 @@ def _text(graph: Module) -> str:
 
 
 def examples_digest(program: Program) -> str:
-    """Return the SHA-256 of the inputs that the sources of entries bring along."""
+    """Return the SHA-256 of the example inputs of all entries."""
     if isinstance(program.networks, NetworksOnDemand):
         return program.networks.examples
     return digest(*_examples(program))
 
 
 def _examples(program: Program) -> Iterator[str]:
+    """Yield the structure and digest of each entry's example inputs."""
     for name, network in program.networks.items():
         example = network.original.example if network.original else None
         leaves, structure = flatten(example or {})
@@ -185,11 +189,12 @@ def _examples(program: Program) -> Iterator[str]:
 
 
 def _folder(package: Any) -> Path:
+    """Return the folder of a package."""
     return Path(package.__file__).parent
 
 
 def _machine(variants: Sequence[CompiledVariant]) -> str:
-    """Describe the machine as far as it decides which targets run, and how."""
+    """Describe the CPU, emulators and GPUs that decide which targets run here."""
     facts: dict[str, Any] = {
         "arch": processor.arch(),
         "features": processor.cpu_features(),

@@ -47,7 +47,7 @@ _FIRST = 4  # numbers that are looked for before all are, which takes long
 
 
 class OpFacts:
-    """Facts about ops from several evaluations of the same graph."""
+    """Facts about the ops of one graph, gathered over several noisy evaluations."""
 
     def __init__(self) -> None:
         self.comparisons = RecordedComparisons()
@@ -62,7 +62,7 @@ class OpFacts:
 
 
 class Noise:
-    """Evaluates ops with random rounding errors, for `reference.evaluate`.
+    """Evaluates ops with random rounding errors; an evaluator for `reference.evaluate`.
 
     Args:
         seed: of the errors.
@@ -81,21 +81,21 @@ class Noise:
     def __call__(
         self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """The results of `op`."""
+        """Return the results of `op` with rounding errors."""
         if not type(op).reads_bits and not type(op).selects:  # they pass them on
             operands = [
-                self._flushed(op, number, x) for number, x in enumerate(operands)
+                self._flush_operand(op, number, x) for number, x in enumerate(operands)
             ]
         results = self._rounded(op, operands, symbols)
         if type(op).adds_products and _may_overflow(operands):
-            return [self._overflowed(op, operands, symbols, results[0])]
+            return [self._with_open_overflows(op, operands, symbols, results[0])]
         self._has_overflowed |= _overflows(operands, results)
         if self._has_overflowed and isinstance(op, (Add, Subtract)):
-            return [self._meeting(operands, results[0])]
+            return [self._with_open_sums(operands, results[0])]
         return results
 
-    def _flushed(self, op: GraphOp, number: int, array: np.ndarray) -> np.ndarray:
-        """An operand with zeros for numbers below the normal ones.
+    def _flush_operand(self, op: GraphOp, number: int, array: np.ndarray) -> np.ndarray:
+        """Return an operand with its subnormal numbers replaced by zeros.
 
         The arguments of an entry are the same in each evaluation: looked at once.
         """
@@ -110,8 +110,8 @@ class Noise:
                 self._seen.normal.add(place)
         return found
 
-    def _meeting(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
-        """A sum or difference with other numbers where infinities make it NaN.
+    def _with_open_sums(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
+        """Return a sum with random numbers where infinities of both signs make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
         of infinity less infinity is infinite.
@@ -126,14 +126,15 @@ class Noise:
         is_open &= ~np.isnan(operands[0]) & ~np.isnan(operands[1])
         return np.where(is_open, some[numbers], found)
 
-    def _overflowed(
+    def _with_open_overflows(
         self,
         op: GraphOp,
         operands: Arrays,
         symbols: Sequence[int],
         found: np.ndarray,
     ) -> np.ndarray:
-        """A result with other numbers where its absolute terms overflow together.
+        """Return a result with random numbers where the sum of absolute terms
+        overflows.
 
         What is added up on the way, in any order, is at most their sum. What is not
         finite in the operands is so in every order, and left out.
@@ -148,6 +149,9 @@ class Noise:
     def _rounded(
         self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
     ) -> list[np.ndarray]:
+        """Evaluate an op with rounding errors, or exactly where its results are
+        exact.
+        """
         if isinstance(op, Constant) or type(op).selects or type(op).is_exact:
             return self._evaluate(op, operands, symbols)
         if _may_be_winograd(op):
@@ -176,7 +180,7 @@ class Noise:
         return [self._disturb_beside(beside, y) for y in found]
 
     def _disturb_operands(self, op: GraphOp, operands: Arrays) -> list[np.ndarray]:
-        """Disturb operands by random errors as rounding makes them in the op's results.
+        """Return operands with errors that act as rounding does inside the op.
 
         Of two that are multiplied and differ much in size, as activations and weights
         do, the smaller one has the errors of both: each product moves as far.
@@ -197,7 +201,8 @@ class Noise:
     def _convolve(
         self, op: ConvGeneral, x: np.ndarray, kernel: np.ndarray
     ) -> np.ndarray:
-        """A convolution by the algorithm that `--numerics` allows for it.
+        """Return a convolution by Winograd's algorithm with errors in each of its
+        steps.
 
         Errors go into the operands of each of its steps, which cancel in other places
         than those of a sum. The larger tiles, which have larger errors, stand for all.
@@ -209,7 +214,7 @@ class Noise:
         return convolve(x, kernel, op.padding, tiles, self._disturb)
 
     def _with_rounded_rows(self, op: DotGeneral, x: np.ndarray) -> np.ndarray:
-        """Return rows with errors as large as bytes make (`aotc.passes.round_rows`)."""
+        """Return rows with errors as large as rounding to i8 makes (`round_rows`)."""
         from aotc.kernels.planning.dequantized import ROUNDED
         from aotc.passes.round_rows import MOST
 
@@ -223,12 +228,12 @@ class Noise:
         return np.moveaxis(found, -1, op.lhs_contract[0])
 
     def _disturb_beside(self, terms: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Add rounding errors of `terms`, which cancel in `y`, to `y`."""
+        """Return `y` plus the rounding errors of `terms`, which cancel in it."""
         moved: np.ndarray = (y + (self._disturb(terms) - terms)).astype(y.dtype)
         return moved
 
     def _answer(self, op: GraphOp, operands: Arrays, found: np.ndarray) -> np.ndarray:
-        """Return the answer of a comparison, which rounding may flip."""
+        """Return the result of a comparison, flipped where rounding may decide it."""
         turn = self._turns[op]
         self._turns[op] += 1
         return self._seen.comparisons.answer(op, turn, operands, found)
@@ -240,7 +245,7 @@ class Noise:
         axes: Sequence[int] | None = None,
         scale: float = 1.0,
     ) -> np.ndarray:
-        """An array with random errors.
+        """Return a copy of a float array with random rounding errors added.
 
         Args:
             array: of any dtype; what are no floats has none.
@@ -254,9 +259,7 @@ class Noise:
 
 
 def _is_argument(value: Value) -> bool:
-    """Return whether a value is an argument of an entry, perhaps with its elements
-    moved.
-    """
+    """Return whether a value is an entry argument, or one with its elements moved."""
     while not isinstance(value.owner, ir.Block):
         made = value.owner.opview
         if not isinstance(made, GraphOp) or not type(made).rearranges:
@@ -266,13 +269,13 @@ def _is_argument(value: Value) -> bool:
 
 
 def noises() -> Iterator[Noise]:
-    """Yield noise for repeated evaluations of the same graph and inputs."""
+    """Yield evaluators with different noise that share facts about one graph's ops."""
     seen = OpFacts()
     return (Noise(seed, seen) for seed in count())
 
 
 def _terms(op: GraphOp, operands: Arrays, results: Arrays) -> float:
-    """Estimate the number of terms in each element of the results."""
+    """Estimate how many terms are summed for each element of an op's results."""
     sizes = [float(x.size) for x in operands if is_float(x)]
     made = float(max((x.size for x in results), default=1) or 1)
     if type(op).precision == LOW and len(sizes) > 1:  # products, as of matrices
@@ -281,7 +284,7 @@ def _terms(op: GraphOp, operands: Arrays, results: Arrays) -> float:
 
 
 def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
-    """Return whether sums of products of all elements of some floats might overflow."""
+    """Return whether sums of products of these arrays' elements may overflow."""
     if not all(map(is_float, operands)):
         return False
     dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
@@ -292,7 +295,7 @@ def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
 
 
 def largest_finite(x: np.ndarray) -> float:
-    """The largest absolute value of finite elements."""
+    """Return the largest magnitude of the finite elements of an array."""
     if not x.size:
         return 0.0
     ends = [float(np.fmin.reduce(x, None)), float(np.fmax.reduce(x, None))]
@@ -303,8 +306,8 @@ def largest_finite(x: np.ndarray) -> float:
 
 
 def _overflows(operands: Arrays, results: Arrays) -> bool:
-    """Return whether an infinity comes from large numbers, not from a pole like 1 /
-    0.
+    """Return whether an infinity in the results comes from large operands, not a
+    pole.
     """
     made = [np.isinf(x) for x in results if is_float(x) and not is_finite(x)]
     if not any(each.any() for each in made):
@@ -322,7 +325,9 @@ def _overflows(operands: Arrays, results: Arrays) -> bool:
 
 
 def _may_be_winograd(op: Operation) -> TypeGuard[ConvGeneral]:
-    """Return whether a kernel on some target may round as Winograd's algorithm does."""
+    """Return whether some target may compute this convolution by Winograd's
+    algorithm.
+    """
     if not isinstance(op, ConvGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.kernels.planning import winograd  # with all kernels
@@ -331,7 +336,7 @@ def _may_be_winograd(op: Operation) -> TypeGuard[ConvGeneral]:
 
 
 def _may_round_rows(op: Operation) -> TypeGuard[DotGeneral]:
-    """Return whether an op on some target may round rows that it multiplies."""
+    """Return whether some target may round the rows that this op multiplies to i8."""
     if not isinstance(op, DotGeneral) or numerics_of(op) != RELAXED:
         return False
     from aotc.passes.keep_quantized import is_dequantized  # with all kernels
@@ -340,7 +345,7 @@ def _may_round_rows(op: Operation) -> TypeGuard[DotGeneral]:
 
 
 def _flush(array: np.ndarray) -> np.ndarray:
-    """Replace subnormal numbers by zeros; half floats have none.
+    """Return an array with zeros for subnormal numbers; half floats have none.
 
     They are computed in f32, in which all of them are normal.
     """
@@ -360,7 +365,7 @@ def _flush(array: np.ndarray) -> np.ndarray:
 
 @cache
 def _smallest_normal(dtype: np.dtype) -> tuple[np.ndarray, int]:
-    """Return the least positive normal number of a dtype, and its bits."""
+    """Return the least positive normal number of a dtype, and its bit pattern."""
     least = np.array(ml_dtypes.finfo(dtype).smallest_normal, dtype)
     return least, int(least.view(f"u{least.itemsize}"))
 
@@ -400,7 +405,9 @@ def _is_exact(
 def _inexact(
     result: np.ndarray, alike: Sequence[np.ndarray], most: float
 ) -> np.ndarray:
-    """Return the elements that are finite, no integers, and not those of arrays."""
+    """Return the finite elements that are neither integers nor equal to an
+    operand's.
+    """
     left: np.ndarray = np.isfinite(result)
     left &= (result != np.rint(result)) | (abs(result) > most)
     for y in alike:
@@ -418,7 +425,7 @@ def _is_whole(array: np.ndarray) -> bool:
 
 
 def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
-    """Return whether each of a few numbers is, up to sign, among given ones."""
+    """Return whether each number occurs, up to its sign, in one of the arrays."""
     return all(
         any(((y == number) | (y == -number)).any() for y in given) for number in x
     )
@@ -431,6 +438,7 @@ def is_float(array: np.ndarray) -> bool:
 
 @cache
 def _is_float(dtype: np.dtype) -> bool:
+    """Return whether a NumPy dtype is a float."""
     return dtypes.is_float(dtypes.canonical_dtype(dtype))
 
 
@@ -440,7 +448,7 @@ def is_finite(x: np.ndarray) -> bool:
 
 
 def deviations(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return how far each element of a noisy evaluation is from that without noise.
+    """Return the absolute difference of each element; NaN and infinity have rules.
 
     Infinitely, where it is a number in one and none, or another infinity, in the other:
     rounding leaves it open.

@@ -46,7 +46,7 @@ _FEW_STRUCTURED, _STRUCTURED = 2, 5  # items: for floats alone, for masks and po
 
 
 class WorkPriority(IntEnum):
-    """The share of the work that an item may take; the first kinds come first."""
+    """The order in which calls are compared, and how much of the work each may take."""
 
     USUAL = 0  # its part of all
     SPARE = 1  # what is left over; without it nothing is missing
@@ -55,7 +55,7 @@ class WorkPriority(IntEnum):
 
 @dataclass(frozen=True)
 class CheckItem:
-    """A call of an entry to compare, or two in turn.
+    """A call of an entry to compare, or two in a row if it updates states.
 
     Args:
         number: of the item; the first ones are the cheapest.
@@ -76,7 +76,7 @@ class CheckItem:
 
     @property
     def structure(self) -> StructureLevel:
-        """The share of inputs that are structured, not random."""
+        """The amount of pattern in the inputs, beside random values."""
         return (
             StructureLevel.ALL
             if self.priority is WorkPriority.SPARE
@@ -84,14 +84,16 @@ class CheckItem:
         )
 
     def with_first_shown(self) -> CheckItem:
-        """Return the item with masks that hide no first position, be they integers."""
+        """Return the item with masks, integer ones too, that show the first
+        position.
+        """
         is_small = self.integers is IntegerRange.SMALL
         integers = IntegerRange.BITS if is_small else self.integers
         return replace(self, shows_first=True, integers=integers)
 
     @property
     def structure_text(self) -> str:
-        """Name the structure for messages of a wrong call; empty for the usual."""
+        """The structure as text for messages; empty for the usual one."""
         is_all = self.structure is StructureLevel.ALL
         return " (rounded numbers, masks and first or last positions)" * is_all
 
@@ -104,7 +106,7 @@ class CheckItem:
 
 @dataclass(frozen=True)
 class CallSequence:
-    """A sequence of calls.
+    """The inputs of consecutive calls of an entry, and its states before them.
 
     Args:
         sizes: of the symbols.
@@ -118,7 +120,7 @@ class CallSequence:
 
 
 def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckItem]:
-    """Return the items that an entry is called with, in turn.
+    """Return the calls of an entry to compare, the cheapest first.
 
     Args:
         program: that is checked.
@@ -177,7 +179,9 @@ def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckI
 
 
 def _structured(graph: Module, entry: Entry) -> int:
-    """Return how many items have nothing but structure: as many as see all masks."""
+    """Return how many items have patterned inputs only: enough for all mask
+    patterns.
+    """
     uses = uses_of_inputs(graph, entry).values()
     kinds = {port.type.dtype for port in entry.ports("input")}
     if not kinds:
@@ -187,21 +191,21 @@ def _structured(graph: Module, entry: Entry) -> int:
 
 
 def input_elements(entry: Entry, sizes: Mapping[str, int]) -> int:
-    """Count the elements of a call's inputs."""
+    """Return the number of elements of a call's inputs."""
     parts = parts_of(entry, sizes)
     shapes = [port.type.shape for port in entry.ports("input")]
     return sum(prod(evaluate_size(n, parts) for n in shape) for shape in shapes)
 
 
 def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
-    """The values of an entry's symbols, in parts of multiples."""
+    """Return symbol values by name as a list in units of `multiple_of`."""
     return [sizes[each.name] // each.multiple_of for each in entry.symbols]
 
 
 def call_sequence_of(
     program: Program, graph: Module, entry: Entry, item: CheckItem, seed: int
 ) -> CallSequence:
-    """The calls of an item: one, or two in turn if the entry updates a state.
+    """Draw the calls of an item: one, or two in a row if the entry updates a state.
 
     Args:
         program: that is checked.
@@ -232,7 +236,7 @@ def call_sequence_of(
 
 
 def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
-    """The inputs that the source of an entry brings along."""
+    """Return the example inputs that an entry's source has; None without."""
     network = program.networks.get(entry.name)
     example: Mapping[str, object] | None = (
         network.original.example if network and network.original else None
@@ -241,7 +245,7 @@ def _example(program: Program, entry: Entry) -> Mapping[str, object] | None:
 
 
 def _vary(stored: Mapping[str, StoredArray], seed: int) -> dict[str, StoredArray]:
-    """Return the arrays, with floats that are all alike moved up by random numbers."""
+    """Return states where random numbers are added to constant float arrays."""
     rng = np.random.default_rng(seed)
     found = dict(stored)
     for name, each in stored.items():
@@ -258,12 +262,13 @@ Parts = tuple[int, ...]
 
 
 def _usual_sizes(entry: Entry) -> Iterator[Parts]:
+    """Yield the symbol values that are compared in any case: 0, 1, small and large."""
     for each in ((0,), (1,), _SMALL, _LARGE):
         yield from _nearest_allowed(entry, _size_per_symbol(each, entry))
 
 
 def _optimal_sizes(entry: Entry, few: Parts) -> Iterator[Parts]:
-    """The sizes of most calls, if any are known; others are those of `few`."""
+    """Yield the typical sizes of calls if the user declared any; others as in `few`."""
     optima = [each.optimum for each in entry.symbols]
     if any(size is not None for size in optima):
         wanted = [
@@ -274,12 +279,12 @@ def _optimal_sizes(entry: Entry, few: Parts) -> Iterator[Parts]:
 
 
 def _size_per_symbol(sizes: Parts, entry: Entry) -> list[int]:
-    """A size for each symbol, from the first again where they are too few."""
+    """Return a size for each symbol, repeating the given ones."""
     return list(islice(cycle(sizes), len(entry.symbols)))
 
 
 def _long_sizes(graph: Module, entry: Entry, few: Parts) -> Iterator[Parts]:
-    """Yield, for each symbol that is summed over, `few` with a long size of it."""
+    """Yield, for each symbol that is summed over, `few` with that symbol made large."""
     for position in sorted(_summed_symbols(graph, entry.name)):
         wanted = list(few)
         wanted[position] = -(-_LONG // entry.symbols[position].multiple_of)
@@ -289,7 +294,7 @@ def _long_sizes(graph: Module, entry: Entry, few: Parts) -> Iterator[Parts]:
 def _sizes_for_each_code(
     entry: Entry, codes: Sequence[Code], few: Parts
 ) -> Iterator[Parts]:
-    """Yield, for each of several codes, sizes of calls that use it.
+    """Yield symbol values that select each specialized or padded code of an entry.
 
     For code that calls are padded for, they are its own, and the next smaller ones.
 
@@ -319,7 +324,7 @@ def _sizes_for_each_code(
 
 
 def _codes(program: Program, entry: Entry) -> Iterator[Code]:
-    """Yield the codes that compute the calls of an entry, or are going to."""
+    """Yield the general, specialized and padded codes of an entry."""
     if entry.has_general_code:
         yield Code(entry.name)
     padded = entry.padded_symbols
@@ -330,7 +335,7 @@ def _codes(program: Program, entry: Entry) -> Iterator[Code]:
 
 
 def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
-    """The sizes nearest to `wanted` that contracts and guards allow, if there are."""
+    """Yield the sizes nearest to `wanted` that contracts and guards allow, if any."""
     parts = [
         _nearest_in_contract(c, n) for c, n in zip(entry.symbols, wanted, strict=True)
     ]
@@ -341,13 +346,13 @@ def _nearest_allowed(entry: Entry, wanted: list[int]) -> Iterator[Parts]:
 
 
 def _is_allowed(entry: Entry, parts: Sequence[int]) -> bool:
-    """Return whether contracts and guards allow the sizes."""
+    """Return whether contracts and guards allow these symbol values."""
     nearest = map(_nearest_in_contract, entry.symbols, parts)
     return tuple(nearest) == tuple(parts) and entry.allows(parts)
 
 
 def _nearest_in_contract(contract: Contract, wanted: int) -> int:
-    """The number of parts nearest to `wanted` that a contract allows."""
+    """Return the allowed multiple of `multiple_of` that is nearest to `wanted`."""
     least = -(-contract.min // contract.multiple_of)
     if contract.max is None:
         return max(least, wanted)
@@ -355,6 +360,7 @@ def _nearest_in_contract(contract: Contract, wanted: int) -> int:
 
 
 def _sizes_by_name(entry: Entry, parts: Parts) -> dict[str, int]:
+    """Return symbol values in units of `multiple_of` as sizes by name."""
     return {
         contract.name: part * contract.multiple_of
         for contract, part in zip(entry.symbols, parts, strict=True)
@@ -362,7 +368,7 @@ def _sizes_by_name(entry: Entry, parts: Parts) -> dict[str, int]:
 
 
 def _summed_symbols(graph: Module, name: str) -> set[int]:
-    """The symbols of axes that ops reduce, or work along, in all that is reached."""
+    """Return the symbols of axes that ops reduce, in all functions that are called."""
     known = functions_of(graph)
     with graph.context:
         return {
@@ -376,7 +382,7 @@ def _summed_symbols(graph: Module, name: str) -> set[int]:
 
 
 def _reduced_symbols(op: GraphOp) -> set[int]:
-    """The symbols that an op's results no longer have, and those of its axes."""
+    """Return the symbols that vanish from an op's results, or that it works along."""
     shapes = [Tensor.of(operand).shape for operand in op.operands]
     kept = {s for y in op.results for n in Tensor.of(y).shape for s in symbols_of(n)}
     found = {s for shape in shapes for n in shape for s in symbols_of(n)} - kept

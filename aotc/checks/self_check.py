@@ -82,7 +82,7 @@ def check_entries(
     entries: Container[str] | None = None,
     regions: Callable[[Target], Program] | None = None,
 ) -> list[SelfCheck]:
-    """Compare entries with the reference evaluator.
+    """Compare compiled entries with the reference evaluator; return the findings.
 
     Args:
         program: what was compiled.
@@ -141,7 +141,7 @@ def check_entries(
 def _refused_rows(
     points: Sequence[Entry], refused: Mapping[Target, str]
 ) -> list[SelfCheck]:
-    """Report entries as skipped on targets whose code cannot be loaded here."""
+    """Return skipped findings for targets whose code cannot be loaded here."""
     return [
         SelfCheck(entry.name, str(target)).skip(
             {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
@@ -154,7 +154,7 @@ def _refused_rows(
 def _unknown_rows(
     points: Sequence[Entry], known: Container[str], running: _Running
 ) -> list[SelfCheck]:
-    """Report entries as skipped that the graph has no code of."""
+    """Return skipped findings for entries that the graph has no function of."""
     return [
         SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
         for variant, _ in running
@@ -166,7 +166,7 @@ def _unknown_rows(
 def _jobs(
     checked_entries: Sequence[CheckedEntry],
 ) -> list[tuple[CheckedEntry, CheckItem]]:
-    """Return the items of each entry, in turn."""
+    """Return the (entry, call to compare) pairs, entry by entry."""
     return [
         (checked, item)
         for checked in checked_entries
@@ -177,7 +177,7 @@ def _jobs(
 def skipped_checks(
     program: Program, targets: Sequence[Target], why: str
 ) -> list[SelfCheck]:
-    """Report entries as skipped, for which there is no reference to compare with."""
+    """Return skipped findings for entries without a reference to compare with."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
@@ -201,7 +201,7 @@ def _check(
     work: WorkBudget,
     begin: Callable[[str], None],
 ) -> list[SelfCheck]:
-    """Check the items of each entry on each target.
+    """Compare the items of all entries on all running targets; return the findings.
 
     The first items of all entries come first, and what is beyond the usual comes last;
     before that, entries are compared by blocks of which no call could be as a whole.
@@ -231,7 +231,7 @@ def _check_in_order(
     work: WorkBudget,
     begin: Callable[[str], None],
 ) -> None:
-    """Note the findings on items, the most important ones first."""
+    """Compare items by priority and write the findings to `rows`."""
     spare = Spare(work)
     to_come = sum(item.priority is not WorkPriority.SPARE for _, item in ordered)
     numbers = count(1)
@@ -265,7 +265,7 @@ def _check_in_order(
 def _findings(
     running: _Running, checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> _Findings:
-    """Compare an item on each target."""
+    """Compare an item on each target; return functions that record what was found."""
     try:
         trial = trial_of(checked, item, work)
     except NothingToCompare as reason:
@@ -282,7 +282,7 @@ def _check_by_blocks(
     codes: Sequence[_Code],
     work: WorkBudget,
 ) -> None:
-    """Compare an entry by blocks for the targets that no call of it was compared for.
+    """Compare an entry block by block on targets where no whole call was compared.
 
     Args:
         rows: what was found of the entries.
@@ -306,7 +306,9 @@ def _start(
     full: bool,
     kind: type[Bundle] = Bundle,
 ) -> tuple[list[tuple[CompiledVariant, CompiledProcess]], dict[Target, str]]:
-    """The variants that run here, and the code of the error why others do not."""
+    """Start a process per variant that runs here; return them, and error codes of
+    others.
+    """
     running: list[tuple[CompiledVariant, CompiledProcess]] = []
     refused: dict[Target, str] = {}
     for variant in variants:
@@ -329,7 +331,7 @@ def _start(
 def _finding(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> _Finding:
-    """Compare an item on a target."""
+    """Compare an item on one target; return a function that records what was found."""
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)
@@ -343,9 +345,7 @@ def _finding(
 def _skip(
     row: SelfCheck, item: CheckItem, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
-    """Return the findings with an item that was not compared, if anything is missing
-    then.
-    """
+    """Return the findings with an item as not compared, unless it was a spare one."""
     if item.priority is WorkPriority.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
@@ -358,7 +358,7 @@ def _by_blocks(
     code: _Code,
     work: WorkBudget,
 ) -> SelfCheck:
-    """Compare an entry block by block, if it has some.
+    """Compare an entry block by block, if it has several; return the extended findings.
 
     Args:
         row: what was found of the entry.
@@ -397,9 +397,7 @@ def _by_blocks(
 
 
 def _with_blocks(row: SelfCheck, item: CheckItem, found: BlockFindings) -> SelfCheck:
-    """Return the findings with blocks that were compared, and the reasons against
-    others.
-    """
+    """Return the findings extended by compared blocks, and why others were not."""
     row = row.extend_by_blocks(found.count, found.verdicts)
     if found.apart:
         why = f"with what goes between blocks, it returns something else: {found.apart}"
@@ -414,7 +412,7 @@ def _with_blocks(row: SelfCheck, item: CheckItem, found: BlockFindings) -> SelfC
 def _verdicts(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> list[Verdict]:
-    """The verdict on each result over the calls.
+    """Run an item's calls on a target; return the verdict on each result.
 
     Raises:
         CompileError: one is wrong.
@@ -435,7 +433,7 @@ def _verdicts(
 def _guard(
     trial: Trial, variant: CompiledVariant, results: Iterator[Arrays]
 ) -> Iterator[Arrays]:
-    """Pass results on; errors of the compiled entry are those of the build.
+    """Yield the results of calls; turn errors of compiled code into build errors.
 
     Raises:
         SetupError: `out-of-memory`, for which the compiled code is not to blame.

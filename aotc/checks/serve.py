@@ -13,15 +13,17 @@ from aotc.processes.answering import answer_parent
 
 
 def _load(code: Loadable) -> Call:
+    """Load code; return the function that makes calls."""
     return code.load()
 
 
 def _call(call: Call, asked: tuple[Any, ...]) -> tuple[Arrays, Arrays]:
+    """Make the call that the parent process asked for."""
     return call(*asked)
 
 
 def main() -> None:
-    """Make calls for the process that the command line names."""
+    """Answer calls for the parent process that the command line names."""
     warnings.simplefilter("ignore")
     answer_parent(_load, lambda call: None, _call)
 

@@ -36,14 +36,16 @@ _THREADS = 2
 
 @dataclass(frozen=True)
 class _Outcome(Generic[F]):
-    """The outcome of a comparison: its findings, or the error, and the work."""
+    """The outcome of comparing one item: findings or an exception, and the work
+    spent.
+    """
 
     found: F | BaseException
     work: WorkBudget
 
 
 class SideBySide(Generic[F]):
-    """Compares items on several cores; a context manager.
+    """Compares items in several threads ahead of their turn; a context manager.
 
     Args:
         compare: an item, within some work.
@@ -61,7 +63,7 @@ class SideBySide(Generic[F]):
     def start(
         self, jobs: Sequence[tuple[CheckedEntry, CheckItem]], work: WorkBudget
     ) -> None:
-        """Begin to compare items that are asked for in this order, if it is worth it.
+        """Begin to compare items in threads, if there are cores and enough items.
 
         Args:
             jobs: the items; no others follow that may take as much.
@@ -79,7 +81,9 @@ class SideBySide(Generic[F]):
             self._started[_key(checked, item)] = task
 
     def findings(self, checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> F:
-        """Compare an item within some work, or take what was found of it meanwhile."""
+        """Return the findings on an item, compared already or now, within a work
+        budget.
+        """
         started = self._started.pop(_key(checked, item), None)
         if started is not None:
             outcome = started.result()
@@ -95,6 +99,7 @@ class SideBySide(Generic[F]):
     def _outcome(
         self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> _Outcome[F]:
+        """Compare an item in a thread; catch what is raised."""
         with checked.graph.context, ir.Location.unknown():
             try:
                 return _Outcome(self._compare(checked, item, work), work)
@@ -114,15 +119,17 @@ class SideBySide(Generic[F]):
 
 
 def _threads() -> int:
+    """Return the number of threads to compare in."""
     return min(_THREADS, options.get("AOTC_JOBS") or os.cpu_count() or 1)
 
 
 def _key(checked: CheckedEntry, item: CheckItem) -> tuple[str, int]:
+    """Return the entry's name and the item's number."""
     return checked.entry.name, item.number
 
 
 def _argument_elements(checked: CheckedEntry, item: CheckItem) -> int:
-    """Count the elements of the arguments of a call."""
+    """Return the number of elements of the arguments of a call."""
     parts = parts_of(checked.entry, item.sizes)
     ports = [port for port in checked.entry.arguments if port.kind != "input"]
     shapes = [[evaluate_size(n, parts) for n in port.type.shape] for port in ports]
@@ -130,5 +137,5 @@ def _argument_elements(checked: CheckedEntry, item: CheckItem) -> int:
 
 
 def _is_short(found: object) -> bool:
-    """Return whether memory ran out, which was for more than one item."""
+    """Return whether a comparison ran out of memory, which others used meanwhile."""
     return isinstance(found, SetupError | NoMemoryToCompare | MemoryError)

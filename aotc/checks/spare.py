@@ -12,7 +12,7 @@ _ITEM, _ALL = 2e7, 1e8  # the work of one item at most, and of all
 
 
 class Spare:
-    """Decides which spare items are cheap enough to be compared.
+    """Decides which optional items the remaining work allows to compare.
 
     Args:
         work: of the whole check.
@@ -24,13 +24,13 @@ class Spare:
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
     def note(self, checked: CheckedEntry, item: CheckItem, work: float) -> None:
-        """Note the work that an item took."""
+        """Record the work that an item took."""
         self._known[checked.entry.name, tuple(item.sizes.items())] = work
         if item.priority is WorkPriority.SPARE:
             self._left -= work
 
     def covers(self, checked: CheckedEntry, item: CheckItem) -> bool:
-        """Return whether the remaining work is enough for an item, by others of its
+        """Return whether the remaining work suffices for an item, judged by one of its
         sizes.
         """
         key = checked.entry.name, tuple(item.sizes.items())

@@ -26,7 +26,7 @@ REFUSES = "the model refuses the random inputs"
 
 @dataclass
 class Trial:
-    """Calls of an entry, with the arguments and results of each by the reference."""
+    """The calls of an item, with the reference evaluator's arguments and results."""
 
     checked: CheckedEntry
     item: CheckItem
@@ -36,7 +36,7 @@ class Trial:
 
 
 def trial_of(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
-    """Evaluate the calls of an item with the reference evaluator.
+    """Evaluate an item's calls by the reference evaluator.
 
     Where no result is finite, masks show the first position and are tried again: a row
     of a causal mask beside them may have seen nothing, and all that attends to it.
@@ -53,6 +53,9 @@ def trial_of(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
 
 
 def _compute(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
+    """Draw an item's calls and evaluate them by the reference, within the work
+    budget.
+    """
     try:
         work.hold(input_elements(checked.entry, item.sizes))
         calls = call_sequence_of(
@@ -77,18 +80,18 @@ def _compute(checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> Trial:
 
 
 def all_results(calls: Iterable[tuple[Arrays, Arrays]]) -> Arrays:
-    """Join the results of all calls in one list."""
+    """Return the results of all calls as one list."""
     return [array for _, results in calls for array in results]
 
 
 def _says_nothing(results: Sequence[np.ndarray]) -> bool:
-    """Return whether there are floats among the results, and none of them is finite."""
+    """Return whether the results have floats and none of them is finite."""
     floats = [x.astype(np.float64) for x in results if x.size and is_float(x)]
     return bool(floats) and not any(np.isfinite(x).any() for x in floats)
 
 
 def judge_trial(trial: Trial, found: Sequence[Arrays]) -> list[list[Verdict]]:
-    """Judge the results of each call; return the verdicts call by call.
+    """Return the verdicts on compiled results, call by call.
 
     Raises:
         NothingToCompare: rounding decides everything, or a check of the model.

@@ -37,7 +37,7 @@ from aotc.mlir import Function, Module, Operation, Value, func, ir
 
 @dataclass
 class Use:
-    """The known uses of an input.
+    """The uses of an input in a graph: as index, length or mask, with its bounds.
 
     Args:
         limits: of an integer that is a position or length: what it is below. Of several
@@ -57,7 +57,7 @@ class Use:
     is_factor: bool = False
 
     def limit(self, sizes: Sequence[int]) -> int | None:
-        """Return the exclusive upper bound of the integers, at least 1; None if
+        """Return the exclusive upper bound of the integers for symbol values; None if
         unknown.
 
         Args:
@@ -67,7 +67,7 @@ class Use:
         return max(min(found), 1) if found else None
 
     def least(self, sizes: Sequence[int]) -> int:
-        """Return the lower bound of the integers."""
+        """Return the lower bound of the integers for symbol values."""
         return max((evaluate_size(n, sizes) for n in self.leasts), default=0)
 
     @property
@@ -76,7 +76,7 @@ class Use:
         return (self.is_bias or self.is_factor) and not self.is_position
 
     def extend(self, other: Use) -> None:
-        """Add the facts of another use."""
+        """Add the facts of another use to this one."""
         self.limits += other.limits
         self.leasts += other.leasts
         self.is_position |= other.is_position
@@ -101,7 +101,7 @@ _Names = frozenset[str]
 
 
 class _Integer(NamedTuple):
-    """An integer input that a value is computed of.
+    """An integer input that a value is computed from, and the range added to it.
 
     Args:
         name: of the input.
@@ -113,14 +113,14 @@ class _Integer(NamedTuple):
     ends: tuple[Size, Size] | None = (0, 0)
 
     def plus(self, low: Size, high: Size) -> _Integer:
-        """Return the integers after numbers have been added."""
+        """Return the integer with numbers from `low` to `high` added."""
         if self.ends is None:
             return self
         return _Integer(self.name, (self.ends[0] + low, self.ends[1] + high))
 
 
 class _Origin(NamedTuple):
-    """The inputs that a value comes from.
+    """The inputs that a value is computed from, and by what arithmetic.
 
     Args:
         integers: those that it, an integer or bool, is computed of.
@@ -136,12 +136,13 @@ class _Origin(NamedTuple):
 
     @property
     def floats(self) -> frozenset[tuple[str, bool]]:
-        """The floats that it is made of, and whether by arithmetic."""
+        """The float inputs of a value, each with whether arithmetic was applied."""
         moved = {(name, False) for name in self.moved}
         return frozenset(moved | {(name, True) for name in self.scaled})
 
 
 def _origin(port: Port) -> _Origin:
+    """Return the origin of an argument: itself if it is an input, else nothing."""
     if port.kind != "input":
         return _Origin()
     if dtypes.is_float(port.type.dtype):
@@ -150,6 +151,7 @@ def _origin(port: Port) -> _Origin:
 
 
 def _union(origins: Iterable[_Origin]) -> _Origin:
+    """Return the union of several origins."""
     columns = zip(*origins, strict=True)
     return _Origin(*(frozenset().union(*column) for column in columns))
 
@@ -160,7 +162,7 @@ _OF_SCORES = (*_ARITHMETIC, Maximum, Select)  # after which scores are scores
 
 
 class _UseSearch:
-    """Follows inputs through a function, its calls, loops and branches."""
+    """Propagates inputs' origins through a function, its calls, loops and branches."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = functions
@@ -169,7 +171,7 @@ class _UseSearch:
         self.uses: dict[str, Use] = {}
 
     def visit(self, name: str, arguments: Sequence[_Origin]) -> list[_Origin]:
-        """Return the origin of each result of a function.
+        """Return the origin of each result of a function; record uses of inputs.
 
         Args:
             name: of the function.
@@ -181,6 +183,7 @@ class _UseSearch:
         return self._visited[key]
 
     def _visit(self, function: Function, arguments: Sequence[_Origin]) -> list[_Origin]:
+        """Return the origins of a function's results, which are not cached yet."""
         if not function.is_external:
             block = function.entry_block
             self._known.update(zip(block.arguments, arguments, strict=True))
@@ -197,6 +200,7 @@ class _UseSearch:
         ]
 
     def _visit_op(self, op: Any, operands: list[_Origin]) -> list[_Origin]:
+        """Record an op's uses of inputs; return the origins of its results."""
         for name, use in _uses_in(op, operands, self._known):
             self.uses.setdefault(name, Use()).extend(use)
         if isinstance(op, func.CallOp):
@@ -214,7 +218,7 @@ class _UseSearch:
 
 
 def _result_origin(op: GraphOp, operands: Sequence[_Origin]) -> _Origin:
-    """Return the origin of an op's results, whether they are floats or not."""
+    """Return the combined origin of an op's results."""
     if not operands:
         return _Origin()
     whole = _union(operands)
@@ -237,7 +241,7 @@ def _result_origin(op: GraphOp, operands: Sequence[_Origin]) -> _Origin:
 
 
 def _integers_of(op: GraphOp, operands: Sequence[_Origin]) -> frozenset[_Integer]:
-    """Return the integers that an op other than a move computes with, and how."""
+    """Return the integer inputs in an op's operands, with the constants it adds."""
     integers = _union(operands).integers
     if type(op).selects:
         return integers
@@ -252,12 +256,12 @@ def _integers_of(op: GraphOp, operands: Sequence[_Origin]) -> frozenset[_Integer
 
 
 def _computed(integers: Iterable[_Integer]) -> frozenset[_Integer]:
-    """Return the integers, marked as operands of a computation."""
+    """Return the integers marked as changed by more than addition."""
     return frozenset(_Integer(each.name, None) for each in integers)
 
 
 def _ends_of(value: Value) -> tuple[Size, Size] | None:
-    """Return the least and the greatest of known integers; None if not known."""
+    """Return the least and greatest value of a constant or iota; None for others."""
     number = splat_of(value)
     if number is not None and Tensor.of(value).dtype in dtypes.INTEGERS:
         return int(number), int(number)
@@ -268,7 +272,7 @@ def _ends_of(value: Value) -> tuple[Size, Size] | None:
 def _in_range(
     integers: Iterable[_Integer], below: Sequence[Size], least: Size = 0
 ) -> Iterator[tuple[str, Use]]:
-    """Yield the range of each integer input that an index is made of.
+    """Yield each integer input of an index, with the bounds that the index implies.
 
     Of several ways from an integer to the value, as those of negative positions that
     are counted from the end, the one that leaves most is meant.
@@ -298,7 +302,7 @@ _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 def _uses_in(
     op: Operation, operands: Sequence[_Origin], known: Mapping[object, _Origin]
 ) -> Iterator[tuple[str, Use]]:
-    """Yield the names of the inputs that an op reads, and their uses by it."""
+    """Yield the names of the inputs that an op uses, and how."""
     sources = dict(zip(op.operands, operands, strict=True))
     if isinstance(op, (Gather, Scatter)):
         shape = Tensor.of(op.x).shape
@@ -325,7 +329,7 @@ def _uses_in(
 
 
 def _counted(value: Value) -> Size | None:
-    """Return how many numbers from 0 on a value counts along an axis, if it does."""
+    """Return n if a value counts 0, 1, … n - 1 along an axis; else None."""
     made = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if isinstance(made, _MOVES):
         return _counted(made.x)
@@ -340,7 +344,7 @@ def _counted(value: Value) -> Size | None:
 
 
 def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
-    """Yield the uses of floats as masks."""
+    """Yield the uses of float inputs as masks."""
     for name, by_arithmetic in floats:
         yield name, Use(is_bias=not by_arithmetic, is_factor=by_arithmetic)
 
@@ -348,7 +352,7 @@ def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
 def _starts_in(
     op: DynamicSlice | DynamicUpdateSlice, known: Mapping[object, _Origin]
 ) -> Iterator[tuple[str, Use]]:
-    """Yield the inputs that say where slices start, and the bounds of these starts."""
+    """Yield the inputs that are start indices of slices, and their bounds."""
     sizes = op.sizes if isinstance(op, DynamicSlice) else Tensor.of(op.update).shape
     pairs = zip(Tensor.of(op.x).shape, sizes, strict=True)
     places = [have - size + 1 for have, size in pairs]
@@ -361,7 +365,7 @@ def _starts_in(
 
 
 def _concatenated(value: Value) -> Iterator[object]:
-    """Yield the parts that a vector is put together of."""
+    """Yield the values that a vector was concatenated from."""
     whole = made_by(value, Concatenate)
     if whole is None:
         yield value

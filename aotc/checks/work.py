@@ -20,20 +20,20 @@ _PRODUCTS = 32  # that BLAS computes in the time of one element
 
 
 class NothingToCompare(Exception):
-    """An item without results to compare; the text says why."""
+    """Raised for an item that cannot be compared; the text says why."""
 
     is_lasting = True  # whether another run on this machine would find the same
     kind = "nothing"  # as counters call it
 
 
 class OverBudget(NothingToCompare):
-    """An item that is not compared because of the reference evaluator's budget."""
+    """Raised for an item that exceeds the reference evaluator's work budget."""
 
     kind = "budget"
 
 
 class ArrayTooLarge(OverBudget):
-    """An item that is not compared because one array would be too large."""
+    """Raised for an item of which one array would be too large."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,9 +42,7 @@ class ArrayTooLarge(OverBudget):
 
 
 class NoMemoryToCompare(NothingToCompare):
-    """An item that is not compared because the reference evaluator ran out of
-    memory.
-    """
+    """Raised for an item on which the reference evaluator ran out of memory."""
 
     is_lasting = False
     kind = "memory"
@@ -55,7 +53,7 @@ class NoMemoryToCompare(NothingToCompare):
 
 @dataclass
 class WorkBudget:
-    """The work of the reference evaluator in elements, the same on every machine.
+    """Counts the elements that the reference evaluator may still compute.
 
     Args:
         left: how many elements may still be computed.
@@ -77,13 +75,13 @@ class WorkBudget:
 
     @classmethod
     def usual(cls) -> WorkBudget:
-        """Return the budget of the reference in a whole build."""
+        """Return the budget of all self-checks of one build."""
         return cls(_USUAL, _ELEMENTS)
 
     def __call__(
         self, op: GraphOp, operands: Sequence[np.ndarray], symbols: Sequence[int]
     ) -> list[np.ndarray]:
-        """The results of an op, for `reference.evaluate`; counted before it is run."""
+        """Return the results of an op, after counting its work against the budget."""
         if op not in self._shapes:
             self._shapes[op] = [Tensor.of(result).shape for result in op.results]
         for shape in self._shapes[op]:
@@ -92,7 +90,7 @@ class WorkBudget:
         return self._evaluate(op, operands, symbols)
 
     def require(self, ops: Iterable[object], symbols: Sequence[int]) -> None:
-        """Refuse ops that would take too long, before they are run.
+        """Raise `OverBudget` if evaluating these ops would exceed the budget.
 
         What ops of other functions that they call take is not known, and left out.
 
@@ -114,11 +112,11 @@ class WorkBudget:
             raise OverBudget(TOO_LONG)
 
     def part(self, limit: float) -> WorkBudget:
-        """Return a part of the remaining budget that is no more than a limit."""
+        """Return a budget within this one, of at most `limit` elements."""
         return WorkBudget(min(self.left, limit), self.most, self)
 
     def hold(self, elements: float) -> None:
-        """Reserve work for an array of so many elements, before making it.
+        """Reserve work for an array of `elements` before it is made.
 
         Raises:
             NothingToCompare: they are too many.
@@ -128,7 +126,9 @@ class WorkBudget:
         self.take(elements)
 
     def count(self, elements: float) -> None:
-        """Count elements that are computed in any case, if they are wanted."""
+        """Count elements that are computed whatever is left; negative ones give
+        back.
+        """
         if self.is_cancelled:
             raise OverBudget(TOO_LONG)
         self.left -= elements
@@ -137,7 +137,7 @@ class WorkBudget:
             self.whole.count(elements)
 
     def take(self, elements: float) -> None:
-        """Take work for so many elements from the budget, before computing them.
+        """Count elements before they are computed; raise `OverBudget` if too many.
 
         Raises:
             NothingToCompare: they are too many.
@@ -149,17 +149,18 @@ class WorkBudget:
 
 
 def _shape_of(value: Value, symbols: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of a value for these symbol values."""
     return tuple(evaluate_size(n, symbols) for n in Tensor.of(value).shape)
 
 
 def _work_of(op: GraphOp, shapes: Sequence[tuple[int, ...]]) -> float:
-    """Return the work of an op besides making its results, by its operands' shapes."""
+    """Return the work of an op by its operands' shapes, without making its results."""
     products = _products(shapes) / _PRODUCTS if type(op).precision == LOW else 0.0
     return _WORK_OF_AN_OP + sum(map(prod, shapes)) + products
 
 
 def _products(shapes: Sequence[tuple[int, ...]]) -> float:
-    """Estimate the number of products in a contraction.
+    """Return about how many products a contraction of these shapes sums.
 
     With the size of its result it is exact for a matrix product, whose three sizes
     multiply to the square of m·k·n. The larger operand stands in for the result.

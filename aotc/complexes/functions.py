@@ -51,7 +51,7 @@ def log10(z: Complex) -> Complex:
 
 
 def _log_size(z: Complex, log: Callable[[Array], Array]) -> Array:
-    """A logarithm of `|z|`, which may itself be more than its dtype holds."""
+    """Return `log(|z|)` where `|z|` itself may overflow its dtype."""
     length = length_of(z)
     return log(length.most) + 0.5 * log(length.square)
 
@@ -79,7 +79,7 @@ def exp2(z: Complex) -> Complex:
 
 
 def expit(z: Complex) -> Complex:
-    """`1 / (1 + exp(-z))`, from that of `exp(z)` and `exp(-z)` which is small."""
+    """The logistic function `1 / (1 + exp(-z))`, without overflow."""
     right = z.real >= 0.0
     small = exp(z.map(lambda part: np.where(right, -part, part)))
     above = small.map(lambda part: np.where(right, 0.0, part))
@@ -92,7 +92,7 @@ def square(z: Complex) -> Complex:
 
 
 def sqrt(z: Complex) -> Complex:
-    """The root with a real part of 0 or more; the larger part first, for its digits."""
+    """The square root with a real part of 0 or more."""
     # signs as factors: the derivative of an absolute value at 0 would be 0
     right, up = z.real >= 0.0, _sign_of(z.imag)
     # a power of 4, so that nothing overflows and no digit is lost
@@ -139,7 +139,7 @@ def power(z: Complex, w: ComplexLike) -> Complex:
 
 
 def _product_of(z: Complex, count: int) -> Complex:
-    """`z**count`, by squaring."""
+    """Return `z**count` for a whole number, by repeated squaring."""
     if count == 0:
         return Complex(np.ones_like(z.real), np.zeros_like(z.imag))
     if count == 1:
@@ -244,25 +244,27 @@ def arctan2(y: Complex, x: Complex) -> Complex:
 
 
 def _sign_of(x: Array) -> Array:
-    """1 or -1, which also zeros have as a sign."""
+    """Return 1 or -1, by the sign bit, so for zeros too."""
     return np.copysign(np.ones_like(x), x)
 
 
 def _times_i(z: Complex) -> Complex:
+    """Return `i * z`."""
     return Complex(-z.imag, z.real)
 
 
 def _over_i(z: Complex) -> Complex:
+    """Return `z / i`."""
     return Complex(z.imag, -z.real)
 
 
 def _plus(z: Complex, x: Array | float) -> Complex:
-    """`z + x` for a real x, which leaves the sign of an imaginary part of zero."""
+    """Return `z + x` for a real x; keeps the sign of an imaginary zero."""
     return Complex(z.real + x, z.imag)
 
 
 def _one_minus(z: Complex) -> Complex:
-    """`1 - z`, whose imaginary part has the sign opposite to that of z, zero or not."""
+    """Return `1 - z`; an imaginary zero has the opposite sign of that of z."""
     return Complex(1.0 - z.real, -z.imag)
 
 
@@ -277,14 +279,17 @@ def sign(z: Complex) -> Complex:
 
 
 def equal(z: Complex, w: Complex) -> Array:
-    """Return whether both parts are equal; complex numbers have no other order."""
+    """Return whether both parts are equal, elementwise; complex numbers have no
+    order.
+    """
     return np.logical_and(z.real == w.real, z.imag == w.imag)
 
 
 def _is_zero(z: Complex) -> Array:
+    """Return a mask of the elements with both parts 0."""
     return np.logical_and(z.real == 0.0, z.imag == 0.0)
 
 
 def not_equal(z: Complex, w: Complex) -> Array:
-    """Return whether one of the parts differs."""
+    """Return whether one of the two parts differs, elementwise."""
     return np.logical_not(equal(z, w))

@@ -18,7 +18,7 @@ from aotc.tracing.conversion import ArrayLike, as_float, lift
 
 
 class Complex(NamedTuple):
-    """`real + 1j * imag`, two arrays of one shape and float dtype.
+    """A complex array `real + 1j * imag`: two arrays of one shape and float dtype.
 
     Being a named tuple it is a pytree: an entry that returns one returns its two parts,
     by name, and derivatives by it are `Complex` again (by either part, not conjugated).
@@ -29,7 +29,7 @@ class Complex(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """The sizes."""
+        """The shape of both parts."""
         return self.real.shape
 
     @property
@@ -125,7 +125,7 @@ class Complex(NamedTuple):
         return self.map(lambda x: x.mean(axis, keepdims=keepdims))
 
     def map(self, function: Callable[[Array], Array]) -> Complex:
-        """Return `function` of each part; for functions that treat both alike."""
+        """Apply a function to the real and to the imaginary part; return the pair."""
         return Complex(function(self.real), function(self.imag))
 
 
@@ -140,7 +140,7 @@ Complex.__array_ufunc__ = None  # type: ignore[attr-defined]
 
 
 def as_complex(x: ComplexLike, dtype: str = "f32") -> Complex:
-    """An array, a number or a Complex as a Complex; `dtype` for Python's numbers."""
+    """Convert an array, a number or a Complex to a Complex; `dtype` is for numbers."""
     if isinstance(x, Complex):
         return x
     if isinstance(x, complex):
@@ -150,11 +150,12 @@ def as_complex(x: ComplexLike, dtype: str = "f32") -> Complex:
 
 
 def _pair(x: Complex, other: ComplexLike) -> tuple[Complex, Complex]:
+    """Return `x`, and the other operand as a Complex of its dtype."""
     return x, as_complex(other, x.dtype)
 
 
 def conj(z: Complex) -> Complex:
-    """The conjugate."""
+    """The complex conjugate."""
     return Complex(z.real, -z.imag)
 
 
@@ -168,7 +169,7 @@ def absolute(z: Complex) -> Array:
 
 
 class Length(NamedTuple):
-    """`|z|` as `most * sqrt(square)`, which overflows and underflows in neither."""
+    """`|z|` in factors `most * sqrt(square)`, which neither overflow nor underflow."""
 
     most: Array
     """The larger of the parts' absolute values."""
@@ -181,7 +182,7 @@ class Length(NamedTuple):
 
 
 def length_of(z: Complex) -> Length:
-    """The absolute value of z in factors."""
+    """Return `|z|` in factors that neither overflow nor underflow."""
     across, along = np.abs(z.real), np.abs(z.imag)
     infinite = np.logical_or(across == math.inf, along == math.inf)
     most = np.where(infinite, math.inf, np.maximum(across, along))
@@ -192,7 +193,7 @@ def length_of(z: Complex) -> Length:
 
 
 def angle(z: Complex) -> Array:
-    """The angle of z from the positive axis, from -pi to pi."""
+    """The angle of z from the positive real axis, from -pi to pi."""
     return np.arctan2(z.imag, z.real)
 
 
@@ -202,13 +203,15 @@ def exp(z: Complex) -> Complex:
 
 
 def polar(size: ArrayLike, angle: ArrayLike) -> Complex:
-    """The number of a size and an angle; real for an angle of 0, however large."""
+    """Return `size * e**(i angle)`; real for an angle of 0, even if `size` is
+    infinite.
+    """
     turn = as_float(angle)
     length = as_float(lift(size, turn.dtype))
     return Complex(length * np.cos(turn), times_sine(length, turn))
 
 
 def times_sine(size: Array, angle: Array) -> Array:
-    """`size * sin(angle)`, and 0 for an angle of 0 if the size is infinite."""
+    """Return `size * sin(angle)`; 0 for an angle of 0 even if `size` is infinite."""
     endless = np.logical_and(angle == 0.0, np.isinf(size))
     return np.where(endless, 1.0, size) * np.sin(angle)

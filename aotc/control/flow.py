@@ -50,7 +50,7 @@ def cond(
     false_function: Callable[..., Result],
     *operands: PyTree,
 ) -> Result:
-    """`true_function(*operands)` where `condition` holds, else `false_function(…)`.
+    """Return `true_function(*operands)` if `condition` holds, else `false_function(…)`.
 
     Args:
         condition: a bool scalar.
@@ -67,7 +67,7 @@ def cond(
 def switch(
     index: ArrayLike, branches: Sequence[Callable[..., Result]], *operands: PyTree
 ) -> Result:
-    """`branches[index](*operands)`; an index out of range means the nearest branch.
+    """Return `branches[index](*operands)`; an index out of range is clamped.
 
     Args:
         index: an integer scalar.
@@ -103,7 +103,7 @@ def while_loop(
     initial: Carried,
     max_steps: Size | None = None,
 ) -> Carried:
-    """`body` on the carried value again and again, as long as `condition` holds of it.
+    """Apply `body` to the carried value while `condition` holds of it; return the last.
 
     Forward-mode derivatives are always there. Reverse mode saves the values of every
     step, so it has to know how many there may be: with `max_steps` the gradient goes
@@ -138,7 +138,9 @@ def _while(
     initial: Carried,
     max_steps: Size | None,
 ) -> Carried:
-    """`while_loop`, whose condition sees to `max_steps`."""
+    """Run `while_loop` in Python, or write it as an op; `condition` checks
+    `max_steps`.
+    """
     trace = current_trace()
     leaves, tree = flatten(initial)
     arrays = [lift(leaf) for leaf in leaves]
@@ -170,7 +172,8 @@ def fori_loop(
     body: Callable[[Array, Carried], Carried],
     initial: Carried,
 ) -> Carried:
-    """`body(i, carried)` for i = lower … upper - 1; returns the last carried value.
+    """Apply `body(i, carried)` for i = lower … upper - 1; return the last carried
+    value.
 
     With bounds that are known when the model is built (numbers, or sizes of its inputs)
     it is a `scan` and has derivatives of both modes; else it is a `while_loop`.
@@ -209,7 +212,7 @@ def _count_loop(
     body: Callable[[Array, Carried], Carried],
     initial: Carried,
 ) -> Carried:
-    """A scan over the numbers; numbers alone count for themselves.
+    """Compute `fori_loop` as a scan over a vector of the index values.
 
     The ones of a loop within another would be a vector in its body, which then is no
     loop of numbers any more.
@@ -231,6 +234,8 @@ def _counting(
     body: Callable[[Array, Carried], Carried],
     initial: Carried,
 ) -> Carried:
+    """Compute `fori_loop` as a scan that carries the index with the value."""
+
     def step(
         carried: tuple[Array, Carried], _: None
     ) -> tuple[tuple[Array, Carried], None]:
@@ -249,7 +254,7 @@ def scan(
     reverse: bool = False,
     checkpoint_every: int | None = None,
 ) -> tuple[Carried, Stacked]:
-    """A loop over the leading axis of arrays that carries a value and stacks results.
+    """Loop over the leading axis of arrays with a carried value; stack the results.
 
         carried = initial
         for x in xs:
@@ -305,7 +310,8 @@ def scan(
 
 
 def map(function: Callable[[Element], Stacked], xs: Element) -> Stacked:
-    """`function` of each element along the leading axis of `xs`, one after the other.
+    """Apply `function` to each element along the leading axis of `xs`; stack the
+    results.
 
     As `vmap`, but in a loop: it needs the memory of one element at a time.
     """
@@ -322,9 +328,7 @@ def _python_scan(
     count: int,
     reverse: bool,
 ) -> tuple[Carried, Stacked]:
-    """Compute `scan` on arrays that have values, from the forms and leaves of its
-    inputs.
-    """
+    """Compute `scan` by a Python loop, on arrays that have values."""
     (tree, arrays), (xs_tree, stacks) = initial, xs
     carried, rows = tree.unflatten(arrays), CollectedResults(function)
     for number in reversed(range(count)) if reverse else range(count):
@@ -345,7 +349,7 @@ def _python_scan(
 
 
 def _arrays_of(function: Callable[..., object], result: Result) -> Result:
-    """Return a function's result with arrays as leaves."""
+    """Return a function's result as a pytree whose leaves are arrays."""
     leaves, tree = flatten(result)
     found: Result = tree.unflatten(returned_arrays(function, leaves, tree))
     return found
@@ -360,6 +364,7 @@ def _invoke(
     arrays: Sequence[Array],
     captures: Sequence[Value],
 ) -> list[Array]:
+    """Write a control-flow op into the trace; return its results."""
     operands = [trace.value_of(array) for array in arrays]
     with location(), ir.InsertionPoint(trace.block):
         values = control.invoke(loop, [*operands, *captures])
@@ -369,7 +374,7 @@ def _invoke(
 def _length_of(
     stacks: Sequence[Array], structure: Structure, length: Size | None
 ) -> Size:
-    """The size of every leading axis, which `length` must agree with."""
+    """Return the size of every leading axis; raise if they or `length` differ."""
     sizes: list[tuple[str, Size]] = []
     if length is not None:
         sizes.append(("length", compiler_size(length)))
@@ -393,6 +398,9 @@ def _length_of(
 
 
 def _pair(function: Callable[..., object], result: PyTree) -> tuple[PyTree, PyTree]:
+    """Return the (carried, stacked) pair that a scan body returns; raise if it is
+    none.
+    """
     if not isinstance(result, tuple) or len(result) != 2:
         fail(
             "bad-body",
@@ -403,6 +411,7 @@ def _pair(function: Callable[..., object], result: PyTree) -> tuple[PyTree, PyTr
 
 
 def _checked_condition(condition: Callable[..., object], result: PyTree) -> Array:
+    """Return a loop condition as a bool scalar; raise if it is none."""
     flag = lift(result)
     if flag.dtype != "bool" or flag.ndim:
         fail(
@@ -418,7 +427,7 @@ def _check_carried(
     arrays: Sequence[Array],
     new: PyTree,
 ) -> Any:
-    """Check that a body's next carried value keeps form and types, and return it."""
+    """Return a body's next carried value; raise if its structure or types changed."""
     leaves, found = flatten(new)
     if found != tree:
         fail(
@@ -442,6 +451,9 @@ def _check_carried(
 def _require_same_results(
     branches: Sequence[Callable[..., object]], number: int, first: Body, other: Body
 ) -> None:
+    """Raise if a branch's results differ from the first branch's in structure or
+    type.
+    """
     names = [function_name(branch) for branch in (branches[0], branches[number])]
     if first.tree != other.tree:
         fail(

@@ -29,12 +29,13 @@ Leaves = list[Array]
 
 
 class _Combine:
-    """The user's function, on lists of leaves."""
+    """The user's combining function, wrapped to take and return lists of leaves."""
 
     def __init__(self, function: Function[Any], structure: Structure) -> None:
         self.function, self.structure = function, structure
 
     def __call__(self, earlier: Leaves, later: Leaves) -> Leaves:
+        """Return the leaves of `function(earlier, later)`."""
         trees = map(self.structure.unflatten, (earlier, later))
         leaves, structure = flatten(self.function(*trees))
         found = [lift(leaf) for leaf in leaves]
@@ -50,7 +51,7 @@ class _Combine:
 
 
 def _scan_operands(elems: PyTree, axis: int) -> tuple[Leaves, Structure, int, int]:
-    """The leaves, their structure, the axis and its size, the same for all."""
+    """Return the leaves, their structure, the axis, and their common size along it."""
     leaves, structure = flatten(elems)
     arrays = [lift(leaf) for leaf in leaves]
     if not arrays:
@@ -68,11 +69,13 @@ def _scan_operands(elems: PyTree, axis: int) -> tuple[Leaves, Structure, int, in
 
 
 def _slice(xs: Leaves, axis: int, *ends: int | None) -> Leaves:
+    """Return the leaves sliced along an axis."""
     key = (slice(None),) * axis
     return [getitem(x, (*key, slice(*ends))) for x in xs]
 
 
 def _join(parts: Sequence[Leaves], axis: int) -> Leaves:
+    """Concatenate lists of leaves along an axis."""
     return [concatenate(list(leaves), axis) for leaves in zip(*parts, strict=True)]
 
 
@@ -82,7 +85,7 @@ def _join(parts: Sequence[Leaves], axis: int) -> Leaves:
 def associative_scan(
     function: Function[Elements], elems: Elements, reverse: bool = False, axis: int = 0
 ) -> Elements:
-    """Combine all elements up to each along `axis` (JAX's).
+    """Return all prefixes of combining the elements along `axis`, as JAX's function.
 
     Args:
         function: of two pytrees like `elems`, the earlier elements first; it must be
@@ -104,7 +107,9 @@ def associative_scan(
 
 
 def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
-    """Scan by halves: pairs first, then the positions between them (Blelloch 1990)."""
+    """Scan by halves: combine pairs, scan them, then fill in between (Blelloch
+    1990).
+    """
     if size < 2:
         return xs
     half = size // 2
@@ -119,6 +124,7 @@ def _scan(combine: _Combine, xs: Leaves, axis: int, size: int) -> Leaves:
 
 
 def _interleave(even: Leaves, odd: Leaves, axis: int, half: int) -> Leaves:
+    """Merge leaves of even and of odd positions along an axis."""
     mixed = []
     for one, other in zip(_slice(even, axis, 0, half), odd, strict=True):
         sizes = list(one.shape)
@@ -168,6 +174,7 @@ def reduce(
 
 
 def _with_first(xs: Leaves, structure: Structure, axis: int, initial: PyTree) -> Leaves:
+    """Prepend the initial value along the axis."""
     values, found = flatten(initial)
     if found != structure:
         fail("bad-tree", f"expected `initial` like {structure}; got {found}")
@@ -195,7 +202,7 @@ def reduce_window(
     dilation: Sequence[int] | None = None,
     initial: float | None = None,
 ) -> Array:
-    """The elements of each window combined into one; a window slides over all axes.
+    """Combine the elements of each window into one; windows slide along all axes.
 
     Args:
         function: "sum", "prod", "max", "min", or as for `reduce`.
@@ -216,7 +223,7 @@ def reduce_window(
             f"expected a window, stride and dilation for each axis of {array.type}; "
             f"got {sizes}, {steps}, {gaps}",
         )
-    sides = _sides(array, sizes, steps, gaps, padding)
+    sides = _padding_per_axis(array, sizes, steps, gaps, padding)
     padded = _pad(array, function, sides, initial)
     every = emit(
         "windows",
@@ -232,14 +239,14 @@ def reduce_window(
     return reduce(function, flat, -1)
 
 
-def _sides(
+def _padding_per_axis(
     x: Array,
     window: Sequence[int],
     strides: Sequence[int],
     dilation: Sequence[int],
     padding: Any,
 ) -> list[tuple[Size, Size]]:
-    """The padding before and after each axis."""
+    """Return the padding before and after each axis for these windows."""
     if padding == "VALID":
         return [(0, 0)] * x.ndim
     if padding != "SAME":
@@ -263,6 +270,7 @@ def _pad(
     sides: Sequence[tuple[Size, Size]],
     initial: float | None,
 ) -> Array:
+    """Pad an array with `initial`, or with the neutral element of a named function."""
     if isinstance(function, str) and function not in _NAMED:
         named = ", ".join(_NAMED)
         fail("bad-function", f"expected a function or one of {named}; got {function!r}")

@@ -29,7 +29,7 @@ def in_segments(
     reverse: bool,
     size: int,
 ) -> tuple[Carried, Stacked]:
-    """Scan in segments: reverse mode saves the carried values once for each segment.
+    """Scan in checkpointed segments: reverse mode saves one carried value per segment.
 
     With segments of √n of n steps it holds 2 √n carried values and not n, for one more
     forward computation. (Griewank, "Achieving logarithmic growth of temporal and
@@ -72,6 +72,6 @@ def in_segments(
 
 
 def _segments_of(x: Array, first: int, whole: int, size: int) -> Array:
-    """Split the leading axis from `first` on into segments of `size` elements."""
+    """Reshape the leading axis from index `first` on to [`whole`, `size`]."""
     some = getitem(x, slice(first, first + whole * size))
     return reshape(some, (whole, size, *some.shape[1:]))

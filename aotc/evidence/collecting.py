@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Collect garbage before, and none within."""
+    """Collect garbage, and disable the garbage collector within the context."""
     gc.collect()
     gc.disable()
     try:

@@ -12,7 +12,7 @@ from aotc.timing.messages import TimedBundle
 
 @dataclass(frozen=True)
 class BuildCost:
-    """The size and cost of a build.
+    """The time of a build and the number of graph ops before and after passes.
 
     Args:
         seconds: without the self-check, and with nothing taken from the cache.
@@ -25,13 +25,14 @@ class BuildCost:
     ops_after: int | None
 
     def to_json(self) -> JsonObject:
-        """The figures by name."""
+        """Return the fields by name."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A way to execute the entry.
+    """One of the compared ways to execute an entry: an execution model, a peer, or a
+    bundle.
 
     Args:
         name: of the execution model or the peer, or the path of the bundle.

@@ -10,7 +10,7 @@ from aotc.dialects.sizes.symbols import known_contracts
 
 
 def entry_point_of(entry: Entry) -> EntryPoint:
-    """Return the inputs and outputs of an entry as an `EntryPoint`."""
+    """Return a program's entry, its inputs and outputs, as a bundle's `EntryPoint`."""
     with known_contracts(entry.symbols):
         inputs = tuple(map(_leaf, entry.ports("input")))
         outputs = tuple(map(_leaf, entry.ports("output")))
@@ -20,8 +20,10 @@ def entry_point_of(entry: Entry) -> EntryPoint:
 
 
 def _leaf(port: Port) -> Leaf:
+    """Return an input or output of an entry as a `Leaf`."""
     return Leaf(port.name, port.type.dtype, _shape(port.type.shape))
 
 
 def _shape(sizes: Sequence[object]) -> tuple[int | str, ...]:
+    """Return sizes as a bundle writes them."""
     return tuple(n if isinstance(n, int) else str(n) for n in sizes)

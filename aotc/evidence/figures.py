@@ -17,7 +17,7 @@ _BOUND = 2.0  # times the slowest p99
 
 @dataclass(frozen=True)
 class ReplayLatency:
-    """Times of calls in milliseconds; percentiles are interpolated linearly."""
+    """Percentiles and mean of call times in milliseconds, linearly interpolated."""
 
     p50: float
     p90: float
@@ -26,18 +26,18 @@ class ReplayLatency:
 
     @classmethod
     def of(cls, times: Times) -> ReplayLatency:
-        """Compute the percentiles of at least one call."""
+        """Compute the percentiles of call times, of which there is at least one."""
         p50, p90, p99 = (float(each) for each in np.percentile(times, [50, 90, 99]))
         return cls(p50, p90, p99, float(times.mean()))
 
     def to_json(self) -> dict[str, float]:
-        """The figures by name."""
+        """Return the percentiles by name."""
         return dict(vars(self))
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a contender.
+    """The latency, padding, cache hits and goodput of one contender's replays.
 
     Args:
         measured: its replays.
@@ -67,33 +67,35 @@ class Figures:
 
     @property
     def fallback(self) -> float:
-        """The share of calls that no compiled code of the entry computes."""
+        """The fraction of calls that no compiled code of the entry computes."""
         return sum(self.shares[path] for path in FALLBACKS)
 
     @property
     def cold_ms(self) -> float | None:
-        """The first call of a fresh process that was not refused."""
+        """Milliseconds of the first call of the fresh process that was not refused."""
         times = self.measured.cold.times
         return next((time / 1e6 for time in times if time is not None), None)
 
     @property
     def slowest_cold_ms(self) -> float | None:
-        """The longest call of the first replay."""
+        """Milliseconds of the longest call in the first replay."""
         times = [time for time in self.measured.cold.times if time is not None]
         return max(times) / 1e6 if times else None
 
     @property
     def peak_memory(self) -> int | None:
-        """Bytes that the process had at most."""
+        """The peak memory of the process in bytes."""
         return self.measured.rounds[-1].peak_memory
 
     def p99_at(self, rate: float) -> float:
-        """Return the milliseconds in which 99 % of the calls end at some rate."""
+        """Return the 99th percentile of latency in milliseconds at a rate of
+        arrivals.
+        """
         assert self.queue is not None
         return float(np.percentile(self.queue.latencies(rate), 99))
 
     def to_json(self) -> JsonObject:
-        """The figures by name; times in milliseconds."""
+        """Return all figures by name; times in milliseconds."""
         loaded, contender = self.measured.loaded, self.measured.contender
         agreement = self.measured.agreement
         return {
@@ -141,7 +143,7 @@ def latency_bound(measured: Sequence[ReplayMeasurement]) -> float:
 def figures_of(
     measured: ReplayMeasurement, order: Sequence[int], bound: float, seed: int
 ) -> Figures:
-    """The figures of one contender.
+    """Compute the figures of one contender from its replays.
 
     Args:
         measured: its replays.
@@ -166,11 +168,12 @@ def figures_of(
 
 
 def _share(calls: Sequence[Way], path: str) -> float:
+    """Return the fraction of calls that took this path."""
     return sum(call.path == path for call in calls) / len(calls)
 
 
 def _hit_rate(calls: Sequence[Way]) -> float:
-    """The share of calls whose code was called before."""
+    """Return the fraction of calls whose code an earlier call had used."""
     served = [call.code for call in calls if call.code]
     return (len(served) - len({*served})) / len(calls)
 

@@ -33,7 +33,7 @@ from aotc.tracing.entry import EntryFunction, Frozen, StoredTree, parameter_sour
 
 
 class _FunctionPlayer:
-    """A function of a model.py, with inputs for each size of a replay."""
+    """Replays calls of a Python function of a model.py, with inputs for each size."""
 
     title = ""
     partitions = 0
@@ -72,14 +72,16 @@ class _FunctionPlayer:
         )
 
     def prepare(self, threads: int | None) -> None:
-        """Make the function that `call` calls."""
+        """Set the function that `call` calls, with `threads` to compute in."""
 
     def call(self, inputs: Mapping[str, object]) -> PyTree:
-        """Call the function."""
+        """Call the function with these inputs; return its result."""
         raise NotImplementedError
 
     def last_code(self) -> tuple[str, str]:
-        """Return path and code of the last call."""
+        """Return the kind of code (one of `PATHS`) that the last call ran, and its
+        name.
+        """
         raise NotImplementedError
 
     @property
@@ -88,7 +90,7 @@ class _FunctionPlayer:
         return 0
 
     def play(self) -> Replayed:
-        """Make all calls, one after the other."""
+        """Make all calls of the replay in order; return their times."""
         before, clock = self.compiles, time.perf_counter_ns
         codes: dict[int, tuple[str, str]] = {}
         times = []
@@ -105,19 +107,19 @@ class _FunctionPlayer:
         return Replayed(tuple(times), ways, self.compiles - before, memory()["peak"])
 
     def outputs(self, place: int) -> Outputs:
-        """The outputs of a call of a function that updates no state."""
+        """Return the outputs of a call with the inputs at index `place`, by name."""
         found = map(np.asarray, flatten(self.call(self._calls[place]))[0])
         return tuple(zip(self._outputs, found, strict=True))
 
 
 class JitPlayer(_FunctionPlayer):
-    """Calls by `aotc.jit`, with its own choice of symbols."""
+    """Replays calls through `aotc.jit`, which chooses symbolic sizes itself."""
 
     title = "jit"
     partitions = 1
 
     def prepare(self, threads: int | None) -> None:
-        """The function, not compiled for anything yet."""
+        """Wrap the function in `jit`; nothing is compiled yet."""
         stored: dict[str, Any] = {
             name: source
             for name, source in parameter_sources(self._declared).items()
@@ -138,27 +140,27 @@ class JitPlayer(_FunctionPlayer):
         return int(report["compiles"] + report["from_cache"])
 
     def last_code(self) -> tuple[str, str]:
-        """Return the kind and sizes of the variant that was called last."""
+        """Return the kind and sizes of the jit variant that the last call ran."""
         last = self._function.variants[-1]
         return (ANY if last.is_dynamic else OWN), str(last.to_json()["sizes"])
 
 
 class EagerPlayer(_FunctionPlayer):
-    """Calls that are executed op by op."""
+    """Replays calls of the Python function itself, op by op."""
 
     title = "eager"
 
     def call(self, inputs: Mapping[str, object]) -> PyTree:
-        """Call the function itself."""
+        """Call the Python function; return its result."""
         return self._declared(**inputs)
 
     def last_code(self) -> tuple[str, str]:
-        """Return the code of the last call, which is always the function itself."""
+        """Return the name of the code that the last call ran: always the function."""
         return EAGER, "eager"
 
 
 def _entry(subject: TimedBundle) -> tuple[EntryFunction, Entry]:
-    """Return the entry of a model.py as declared, and as traced."""
+    """Return an entry of a model.py as the user declared it, and as traced."""
     path = Path(subject.bundle)
     program = python.load(path, (subject.entry,))
     module = python.run_file(path)

@@ -13,7 +13,7 @@ from aotc.timing.messages import TimedBundle
 
 @dataclass(frozen=True)
 class ReplayOrder:
-    """A player to load, and the calls of a replay.
+    """A message to a child process: the player to load and the calls to replay.
 
     Args:
         player: what makes the calls, out of `aotc.evidence.serve.PLAYERS`.
@@ -32,7 +32,7 @@ class ReplayOrder:
 
 @dataclass(frozen=True)
 class OutputsOf:
-    """Asks for the outputs of calls of certain sizes, beginning with the first states.
+    """A message that asks for the outputs of one call, from the initial states.
 
     Args:
         place: of the sizes in those of the requests.
@@ -47,7 +47,7 @@ Outputs = tuple[tuple[str, np.ndarray], ...]
 
 @dataclass(frozen=True)
 class LoadedContender:
-    """The loaded model and the cost of loading; memory in bytes.
+    """A message with the facts of a loaded model, and the time and memory of loading.
 
     Args:
         title: name, version and identity.
@@ -87,7 +87,7 @@ FALLBACKS = (ROUTED, EAGER)  # not by compiled code of the entry
 
 @dataclass(frozen=True)
 class Way:
-    """The computation path of calls of certain sizes.
+    """The kind of code that computes calls of certain sizes, and the padding it adds.
 
     Args:
         path: by code for just these sizes, padded to those of other code, by code for
@@ -105,7 +105,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A replay of all requests.
+    """The times and computation paths of one replay of all calls.
 
     Args:
         times: nanoseconds of each call, in their order; None if it was refused.

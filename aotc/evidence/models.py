@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class BuildOptions(TypedDict, total=False):
-    """Arguments of a build that say what code there is for which sizes."""
+    """Arguments of a build that choose which sizes have code of their own."""
 
     policies: Mapping[str, str]
     specialize: Sequence[Mapping[str, int]]
@@ -41,7 +41,7 @@ _IMPOSSIBLE = ("too-many-specializations", "padding-forbidden", "no-function")
 
 @dataclass(frozen=True)
 class Case:
-    """A model to build in several ways.
+    """A model and recorded traffic, from which several execution models are built.
 
     Args:
         source: the model.
@@ -71,11 +71,11 @@ class Case:
         return tuple(self.signature.symbols[name] for name in self.traffic.symbols)
 
     def policies(self, policy: str) -> dict[str, str]:
-        """Map every symbol of the traffic to `policy`."""
+        """Return a dict from every symbol of the traffic to `policy`."""
         return dict.fromkeys(self.traffic.symbols, policy)
 
     def by_name(self, values: Iterable[T]) -> dict[str, T]:
-        """Map the names of the traffic's sizes to values in the same order."""
+        """Return a dict from the traffic's symbol names to values in the same order."""
         return dict(zip(self.traffic.symbols, values, strict=True))
 
 
@@ -83,6 +83,7 @@ class Case:
 
 
 def _dynamic(case: Case) -> BuildOptions:
+    """Return options of a build with one code for any sizes."""
     return {"policies": case.policies(DYNAMIC)}
 
 
@@ -98,6 +99,7 @@ def _static(case: Case) -> BuildOptions:
 
 
 def _buckets(case: Case) -> BuildOptions:
+    """Return options of a build with buckets chosen from the recorded traffic."""
     return {
         "policies": case.policies(DYNAMIC),
         "buckets_from": case.traffic_file,
@@ -116,19 +118,21 @@ def _powers(case: Case) -> BuildOptions:
 
 
 def power_above(size: int, bounds: Bounds) -> int:
-    """The next power of two, times the step of a size, but not above its max."""
+    """Return the next power of two times `multiple_of`, at most the contract's max."""
     step = bounds.multiple_of
     power = step << (-(-size // step) - 1).bit_length() if size else 0
     return power if bounds.max is None else min(power, bounds.max // step * step)
 
 
 def _sizes(case: Case) -> BuildOptions:
+    """Return options of a build with a code for each recorded combination of sizes."""
     _require_few("sizes", len(case.traffic.counts))
     wanted = [case.by_name(row) for row in sorted(case.traffic.counts)]
     return {"policies": case.policies(ERROR), "specialize": wanted}
 
 
 def _require_few(model: str, count: int) -> None:
+    """Raise if an execution model would need more than `MOST` compiled codes."""
     if count > MOST:
         raise InputError(
             "too-many-specializations",
@@ -141,7 +145,7 @@ def _require_few(model: str, count: int) -> None:
 def _build_bundle(
     options_of: Callable[[Case], BuildOptions], name: str, case: Case
 ) -> Contender:
-    """Build the source in one way, in a folder of its own."""
+    """Build the source with the options of one execution model, in a new folder."""
     options = options_of(case)
     folder = case.folder / name
     folder.mkdir()
@@ -167,13 +171,14 @@ def _build_bundle(
 
 
 def _build_of(report: BuildReport) -> BuildCost:
+    """Return the time and op counts of a build report."""
     seconds = sum(n for stage, n in report.stages.items() if stage != "self-check")
     ops = report.graph_ops
     return BuildCost(seconds, ops.get("graph"), ops.get("optimized"))
 
 
 def _call_function(name: str, case: Case) -> Contender:
-    """The functions of the source itself, compiled when they are called, or never."""
+    """Return a contender that calls the model.py's own function, by jit or eagerly."""
     if Path(case.source).suffix != ".py":
         raise InputError(
             "no-function",
@@ -202,7 +207,7 @@ EXECUTION_MODELS: dict[str, Callable[[str, Case], Contender]] = {
 
 
 def source_entry(source: str, entry: str | None, traffic: Traffic) -> EntrySignature:
-    """The entry of a model that takes some traffic.
+    """Return the signature of the source's entry that takes the traffic's sizes.
 
     Args:
         source: the model.
@@ -229,7 +234,8 @@ def source_entry(source: str, entry: str | None, traffic: Traffic) -> EntrySigna
 def build_contenders(
     case: Case, names: Sequence[str] | None
 ) -> tuple[tuple[Contender, ...], tuple[str, ...]]:
-    """Build a model in several ways.
+    """Build a model by each execution model; return the contenders and who was left
+    out.
 
     Args:
         case: what to build.
@@ -257,6 +263,7 @@ def build_contenders(
 
 
 def _require_known(name: str) -> None:
+    """Raise if no execution model has this name."""
     if name not in EXECUTION_MODELS:
         raise InputError(
             "unknown-execution-model",

@@ -33,7 +33,7 @@ _REFUSALS = ("no-code-for-sizes", "no-callback")
 
 
 class BundlePlayer:
-    """A bundle that is loaded, with inputs for each size of a replay.
+    """Replays calls of a loaded bundle, with inputs for each size.
 
     Args:
         order: what to load, and the calls.
@@ -80,7 +80,7 @@ class BundlePlayer:
         )
 
     def play(self) -> Replayed:
-        """Make all calls, one after the other, beginning with the first states.
+        """Make all calls in order, from the initial states; return their times.
 
         Raises:
             AotcError: as a call raises it, unless it is refused for want of code.
@@ -91,7 +91,7 @@ class BundlePlayer:
         return Replayed(times, self._ways, 0, memory()["peak"])
 
     def outputs(self, place: int) -> Outputs:
-        """The outputs of a call, beginning with the first states.
+        """Make one call, with the inputs at index `place`, from the initial states.
 
         Raises:
             AotcError: as the call raises it.
@@ -102,11 +102,12 @@ class BundlePlayer:
         return tuple(zip(names, found, strict=True))
 
     def _reset_states(self) -> None:
+        """Write the initial values of all states into the model."""
         for name, tree in self._states.items():
             self._model.write_state(tree, name)
 
     def _time(self, leaves: Sequence[np.ndarray]) -> int | None:
-        """The nanoseconds of a call; None if there is no code for it."""
+        """Make a call and return its nanoseconds; None if no code serves its sizes."""
         call, clock = self._entry.call_flat, time.perf_counter_ns
         start = clock()
         try:
@@ -124,7 +125,7 @@ def way_of(
     sizes: Mapping[str, int],
     elements: int,
 ) -> Way:
-    """Return how an entry of a bundle computes calls of some sizes.
+    """Return which code of a bundle's entry computes calls of these sizes.
 
     Args:
         point: the entry.
@@ -147,5 +148,6 @@ def way_of(
 
 
 def _leaves(point: EntryPoint, sizes: Mapping[str, int], seed: int) -> list[np.ndarray]:
+    """Draw random inputs of an entry for these sizes, as a list of arrays."""
     arrays = arrays_for(point, sizes, {}, seed)
     return [arrays[leaf.name] for leaf in point.inputs]

@@ -54,7 +54,7 @@ class Queue:
 
     @classmethod
     def of(cls, service: Sequence[float], seed: int) -> Queue:
-        """The queue of at least one call, repeated until there are 10,000."""
+        """Build a queue from measured times, repeated until there are 10,000 calls."""
         repeats = -(-_LEAST_ARRIVALS // len(service))
         times = np.tile(np.array(service, np.float64), repeats)
         gaps = np.random.default_rng(seed).exponential(1.0, len(times) - 1)
@@ -62,15 +62,17 @@ class Queue:
 
     @property
     def capacity(self) -> float:
-        """The rate at which the server is always busy, and calls wait ever longer."""
+        """The rate of arrivals at which the server is always busy and the queue
+        grows.
+        """
         return _MS / float(self.service.mean())
 
     def latencies(self, rate: float) -> Times:
-        """Return the times from arrival to end of each call, at a rate above zero."""
+        """Simulate arrivals at a rate; return each call's time from arrival to end."""
         return waiting_times(self.service, self.gaps * (_MS / rate)) + self.service
 
     def goodput(self, bound: float) -> float:
-        """The highest rate at which 99 % of the calls end within a bound.
+        """Search the highest rate at which 99 % of the calls end within a bound.
 
         It is below `capacity`; 0 if no rate will do, because too many calls take longer
         by themselves.

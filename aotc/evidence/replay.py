@@ -23,7 +23,7 @@ _PLAY = "play"
 
 @dataclass(frozen=True)
 class ReplayMeasurement:
-    """The replays of one contender.
+    """All replays of one contender, cold and warm.
 
     Args:
         contender: that made the calls.
@@ -41,7 +41,8 @@ class ReplayMeasurement:
 
     @property
     def recompiles(self) -> tuple[int, int]:
-        """Calls that waited for a compiler: in the first replay, and in all others.
+        """Counts of calls that waited for a compiler: in the first replay, in later
+        ones.
 
         The first one of the process is not counted.
         """
@@ -50,7 +51,7 @@ class ReplayMeasurement:
 
     @property
     def medians(self) -> Times:
-        """Milliseconds of each call that was not refused, its median over the rounds.
+        """Median milliseconds over the warm rounds of each call that was not refused.
 
         What disturbs one round alone is not in it.
         """
@@ -58,13 +59,13 @@ class ReplayMeasurement:
 
     @property
     def minima(self) -> Times:
-        """The time of each call in its quickest round."""
+        """Least milliseconds over the warm rounds of each call that was not refused."""
         found: Times = self._times.min(axis=0, initial=np.inf)
         return found
 
     @property
     def _times(self) -> Times:
-        """The times in milliseconds by round and call."""
+        """The milliseconds of all warm calls, as [round, call]."""
         rows = [
             [time / 1e6 for time in each.times if time is not None]
             for each in self.rounds
@@ -81,7 +82,7 @@ def measure(
     may_leave_out: bool = False,
     begin: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[ReplayMeasurement], tuple[str, ...]]:
-    """Replay all calls on each contender, in a process of its own.
+    """Replay all calls on each contender in its own process; return the measurements.
 
     The first replay begins with the first call of the process. The rounds after it take
     turns, every other one backwards, so that none is always the one that follows
@@ -117,7 +118,7 @@ def measure(
                 errors[each.name] = error
         if not started:
             raise next(iter(errors.values()))
-        started = _compared(started, requests)
+        started = _with_agreement(started, requests)
         rounds = _take_turns(started, seconds, begin)
         measured = [
             ReplayMeasurement(
@@ -135,7 +136,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Started:
-    """A contender that has made its first replay."""
+    """A contender in its running child process, after the first replay."""
 
     contender: Contender
     server: Server
@@ -143,24 +144,25 @@ class _Started:
     agreement: Agreement | None = None
 
     def ask(self, question: object) -> Any:
-        """The answer of its process."""
-        with _told_of(self.contender):
+        """Send a question to the contender's process and return the answer."""
+        with _peer_deaths(self.contender):
             return self.server.ask(question)
 
 
 def _start(
     stack: ExitStack, contender: Contender, requests: RequestSequence, seed: int
 ) -> _Started:
+    """Start a contender's process and make its first replay."""
     subject = contender.subject
     order = ReplayOrder(contender.player, subject, requests, seed, contender.inputs)
-    with _told_of(contender):
+    with _peer_deaths(contender):
         server = stack.enter_context(Server(subject, order, "aotc.evidence.serve"))
         return _Started(contender, server, server.ask(_PLAY))
 
 
 @contextmanager
-def _told_of(contender: Contender) -> Iterator[None]:
-    """Report a peer's death as an error of the peer, not of compiled code."""
+def _peer_deaths(contender: Contender) -> Iterator[None]:
+    """Turn the death of a peer's process into an error that names the peer."""
     try:
         yield
     except AotcError as error:
@@ -174,8 +176,11 @@ def _told_of(contender: Contender) -> Iterator[None]:
         ) from error
 
 
-def _compared(started: Sequence[_Started], requests: RequestSequence) -> list[_Started]:
-    """Add the agreement of each peer with the first contender of aotc.
+def _with_agreement(
+    started: Sequence[_Started], requests: RequestSequence
+) -> list[_Started]:
+    """Compare each peer's outputs with aotc's; return the contenders with the
+    agreement.
 
     Their outputs are those of the first call that this one serves.
     """
@@ -212,7 +217,7 @@ def _compared(started: Sequence[_Started], requests: RequestSequence) -> list[_S
 def _take_turns(
     started: Sequence[_Started], seconds: float, begin: Callable[[str], None]
 ) -> list[list[Replayed]]:
-    """Replay on all players in turns; return the rounds of each player."""
+    """Replay warm rounds on all contenders in turns; return each one's rounds."""
     begin("first round")
     found: list[list[Replayed]] = [[each.ask(_PLAY)] for each in started]
     turn = list(range(len(started)))
@@ -226,7 +231,9 @@ def _take_turns(
 
 
 def _round_count(played: Sequence[Replayed], seconds: float) -> int:
-    """Return the number of replays of the slowest contender that fit into a time."""
+    """Return how many rounds of the slowest contender fit into `seconds`, within
+    limits.
+    """
     slowest = max(sum(time or 0 for time in each.times) for each in played)
     fitting = int(seconds * 1e9 / max(slowest, 1))
     return min(max(fitting, _LEAST_ROUNDS), _MOST_ROUNDS)

@@ -21,7 +21,8 @@ _UTILISATIONS = (0.02, *(n / 20 for n in range(1, 19)), 0.93, 0.95, 0.97)
 
 @dataclass(frozen=True)
 class Evidence:
-    """The replayed traffic, the machine, and the figures.
+    """The results of replaying traffic: figures of all contenders, machine, and
+    settings.
 
     Args:
         source: the model, or the first bundle.
@@ -58,13 +59,13 @@ class Evidence:
         return next(named, self.figures[0])
 
     def ratio(self, figures: Figures) -> float | None:
-        """The warm p50 of a contender over that of the baseline."""
+        """Return the warm p50 of a contender over that of the baseline."""
         if figures.latency is None or self.baseline.latency is None:
             return None
         return figures.latency.p50 / self.baseline.latency.p50
 
     def latency_over_rate(self, figures: Figures) -> list[dict[str, float]]:
-        """Return the latencies of a contender at some rates of arrivals."""
+        """Return a contender's latency percentiles at several rates of arrivals."""
         if figures.queue is None:
             return []
         rates = [share * figures.queue.capacity for share in _UTILISATIONS]
@@ -119,7 +120,7 @@ class Evidence:
                 )
 
     def to_json(self) -> JsonObject:
-        """The document (schema `aotc.evidence/1`); times are in milliseconds."""
+        """Return the document of schema `aotc.evidence/1`; times in milliseconds."""
         return {
             "schema": "aotc.evidence/1",
             "aotc": __version__,
@@ -151,7 +152,7 @@ class Evidence:
 
 
 def _notes_of(figures: Figures) -> Iterator[str]:
-    """Yield notes on one contender."""
+    """Yield remarks on one contender, such as calls that it refused."""
     name, refused = figures.name, figures.shares["refused"]
     if refused:
         yield (
@@ -167,7 +168,7 @@ def _notes_of(figures: Figures) -> Iterator[str]:
 def evidence_of(
     measured: Sequence[ReplayMeasurement], bound: float | None, **facts: Any
 ) -> Evidence:
-    """The evidence from replays.
+    """Compute the figures of all contenders; return them as `Evidence`.
 
     Args:
         measured: of each contender.

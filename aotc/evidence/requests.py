@@ -13,7 +13,7 @@ from aotc.traffic import Traffic
 
 @dataclass(frozen=True)
 class RequestSequence:
-    """Calls, one after the other.
+    """The calls of a replay, as indices into the list of distinct sizes.
 
     Args:
         sizes: distinct sizes by name of the symbol.
@@ -27,7 +27,7 @@ class RequestSequence:
 def draw_requests(
     traffic: Traffic, count: int, seed: int, fixed: Mapping[str, int]
 ) -> RequestSequence:
-    """Draw calls of some traffic in a random order.
+    """Draw calls in random order, each size as often as in the recorded traffic.
 
     Each size comes as often as its share says, rounded down or up: systematic sampling
     (Madow and Madow, "On the theory of systematic sampling", 1944) takes calls at equal

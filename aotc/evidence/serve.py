@@ -29,19 +29,21 @@ PLAYERS = {
 
 
 class Player(Protocol):
-    """A loaded contender that makes the calls of a replay."""
+    """Protocol of a loaded contender that makes the calls of a replay."""
 
     loaded: LoadedContender
 
     def play(self) -> Replayed:
-        """Make all calls, one after the other."""
+        """Make all calls of the replay in order; return their times."""
 
     def outputs(self, place: int) -> Outputs:
-        """The outputs of a call of the sizes at a place of the requests."""
+        """Make one call, with the sizes at index `place`; return its outputs by
+        name.
+        """
 
 
 def load_player(order: ReplayOrder) -> Player:
-    """Load the player of an order.
+    """Load the model of a replay order; return its player.
 
     Raises:
         AotcError: as it is raised where that is loaded.
@@ -52,14 +54,14 @@ def load_player(order: ReplayOrder) -> Player:
 
 
 def answer(player: Player, question: object) -> Outputs | Replayed:
-    """Answer a question to a player."""
+    """Answer the parent's question: outputs of one call, or a replay of all."""
     if isinstance(question, OutputsOf):
         return player.outputs(question.place)
     return player.play()
 
 
 def main() -> None:
-    """Make replays for the process that the command line names."""
+    """Make replays for the parent process that the command line names."""
     answer_parent(load_player, lambda player: player.loaded, answer)
 
 

@@ -14,7 +14,7 @@ from aotc.traffic import Traffic, names_text
 
 
 class Bounds(Protocol):
-    """The contract of a size, by a manifest or by a program."""
+    """Protocol of a symbolic size's contract, of a manifest or a program."""
 
     @property
     def min(self) -> int:
@@ -26,16 +26,16 @@ class Bounds(Protocol):
 
     @property
     def multiple_of(self) -> int:
-        """The number that sizes are multiples of."""
+        """The divisor of all allowed sizes."""
 
     @property
     def optimum(self) -> int | None:
-        """The size of most calls, if it is known."""
+        """The typical size of calls, if declared."""
 
 
 @dataclass(frozen=True)
 class EntrySignature:
-    """The symbolic sizes of an entry.
+    """An entry's symbolic sizes with their contracts and guards, and its inputs.
 
     Args:
         entry: its name.
@@ -53,14 +53,14 @@ class EntrySignature:
 
     @classmethod
     def of(cls, manifest: Manifest, point: EntryPoint) -> EntrySignature:
-        """Make the signature of a bundle's entry."""
+        """Build the signature of a bundle's entry from its manifest."""
         known = manifest.symbols
         symbols = {name: known[name] for name in symbols_of(point.inputs)}
         conditions = [each.condition for each in point.guards]
         return cls(point.name, symbols, conditions, point.inputs, point.updates)
 
     def accepts(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether calls may have these values of all symbols."""
+        """Return whether contracts and guards allow these sizes."""
         conditions = map(Condition.parse, self.guards)
         return all(
             _is_within(size, self.symbols[name]) for name, size in sizes.items()
@@ -69,8 +69,8 @@ class EntrySignature:
     def fixed_sizes(
         self, traffic: Traffic, wanted: Mapping[str, int]
     ) -> dict[str, int]:
-        """Return sizes of the symbols that traffic does not name: as wanted, or else
-        usual.
+        """Return sizes of symbols that are not in the traffic: `wanted`, or typical
+        ones.
 
         Raises:
             InputError: `unknown-size`: one that is wanted is no symbol of the entry, or
@@ -90,7 +90,7 @@ class EntrySignature:
 def choose_signature(
     found: Iterable[EntrySignature], entry: str | None, traffic: Traffic, where: str
 ) -> EntrySignature:
-    """The entry that is named, or the only one that has the sizes of some traffic.
+    """Return the named entry, or the only one that has the traffic's sizes.
 
     Args:
         found: all entries.
@@ -136,7 +136,7 @@ def choose_signature(
 def require_accepted(
     signature: EntrySignature, traffic: Traffic, fixed: Mapping[str, int], where: str
 ) -> None:
-    """Refuse traffic of sizes that calls of an entry may not have.
+    """Raise if contracts or guards of an entry forbid some of the traffic's sizes.
 
     Args:
         signature: of the entry.
@@ -170,12 +170,13 @@ def require_accepted(
 
 
 def _is_within(size: int, bounds: Bounds) -> bool:
+    """Return whether a contract allows a size."""
     is_above = bounds.max is not None and size > bounds.max
     return size >= bounds.min and not is_above and size % bounds.multiple_of == 0
 
 
 def _usual(bounds: Bounds) -> int:
-    """The size of most calls, or else the least above zero."""
+    """Return the typical size, or else the least allowed one above zero."""
     if bounds.optimum is not None:
         return bounds.optimum
     return -(-max(bounds.min, 1) // bounds.multiple_of) * bounds.multiple_of

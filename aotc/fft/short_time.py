@@ -30,7 +30,7 @@ def stft(
     normalized: bool = False,
     onesided: bool = True,
 ) -> Complex:
-    """The transforms of the frames of real signals, weighted by a window.
+    """Return the Fourier transforms of a signal's windowed frames: its spectrogram.
 
     Args:
         x: …, time.
@@ -69,7 +69,7 @@ def istft(
     onesided: bool = True,
     length: Size | None = None,
 ) -> Array:
-    """The signals whose `stft` comes nearest to `z`: its inverse.
+    """Return the signals whose `stft` comes nearest to `z`: its inverse.
 
     Griffin and Lim, "Signal estimation from modified short-time Fourier transform",
     1984. `z` is a Complex …, frequencies, frames, and `length` the size of the signals,
@@ -103,7 +103,7 @@ def _frame(
     win_length: int | None,
     window: ArrayLike | None,
 ) -> tuple[int, Array]:
-    """The hop, and a weight for each element of a frame."""
+    """Return the hop length, and the window's weight for each element of a frame."""
     hop = n_fft // 4 if hop_length is None else hop_length
     size = n_fft if win_length is None else win_length
     if hop < 1 or not 1 <= size <= n_fft:
@@ -120,7 +120,9 @@ def _frame(
 
 
 def _split_frames(x: Array, size: int, hop: int) -> Array:
-    """…, frames, size: every `hop`-th run of `size` elements."""
+    """Cut the last axis into overlapping frames: [..., frames, size], every `hop`
+    elements.
+    """
     image = np.reshape(x, (-1, x.shape[-1], 1))
     windows = emit("windows", image, window=(size,), strides=(hop,), dilation=(1,))
     return np.reshape(windows, (*x.shape[:-1], windows.shape[1], size))
@@ -149,7 +151,7 @@ def _overlap_add(frames: Array, hop: int) -> Array:
 
 
 def _cut_ends(x: Array, side: int, length: Size | None) -> Array:
-    """Cut `side` elements from the start, and as many from the end or down to a
+    """Remove `side` elements at the start, and as many at the end or all beyond a
     length.
     """
     if length is None:

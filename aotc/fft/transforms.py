@@ -38,7 +38,9 @@ Norm = str | None
 def fft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
-    """The transform along an axis, cut or filled with zeros to `n` elements."""
+    """The discrete Fourier transform along an axis, cut or zero-padded to `n`
+    elements.
+    """
     z, axis, size = _prepare(a, n, axis)
     return _apply_norm(_transform(z, axis, False), size, norm, False)
 
@@ -54,7 +56,9 @@ def ifft(
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
-    """Transform real numbers to the n // 2 + 1 elements that determine the spectrum."""
+    """Transform real numbers to the n // 2 + 1 elements that determine their
+    spectrum.
+    """
     _require_real(a)
     z, axis, size = _prepare(a, n, axis)
     if size % 2:
@@ -82,27 +86,29 @@ def hfft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Array:
     """Transform half of a Hermitian-symmetric signal to its real spectrum."""
-    return irfft(conj(_floating(a)), n, axis, _other(norm))
+    return irfft(conj(_floating(a)), n, axis, _opposite_norm(norm))
 
 
 def ihfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
     """The inverse of `hfft`."""
-    return conj(rfft(a, n, axis, _other(norm)))
+    return conj(rfft(a, n, axis, _opposite_norm(norm)))
 
 
-def _other(norm: Norm) -> Norm:
+def _opposite_norm(norm: Norm) -> Norm:
+    """Return the norm argument with forward and backward exchanged."""
     opposite = {None: "forward", "backward": "forward", "forward": "backward"}
     return opposite.get(norm, norm)
 
 
 def _transform(z: Complex, axis: int, inverse: bool) -> Complex:
+    """Apply the FFT op along an axis."""
     return Complex(*emit_all("fft", *z, axis=axis, inverse=inverse))
 
 
 def _apply_norm(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
-    """`z` over the number of elements, its root, or 1, as `norm` and direction say."""
+    """Divide `z` by `count`, its root, or 1, as `norm` and the direction say."""
     divided = {None: inverse, "backward": inverse, "forward": not inverse}
     if norm == "ortho":
         return z.map(lambda x: x * (1 / math.sqrt(count)))
@@ -138,6 +144,7 @@ def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
 
 
 def _constant(values: numpy.ndarray, dtype: str) -> Complex:
+    """Return complex NumPy values as a Complex of a float dtype."""
     target = dtypes.to_numpy(dtype)
     return Complex(lift(values.real.astype(target)), lift(values.imag.astype(target)))
 
@@ -146,7 +153,7 @@ def _constant(values: numpy.ndarray, dtype: str) -> Complex:
 
 
 def _prepare(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, int]:
-    """The operand in a dtype that is transformed, the axis, and the size along it."""
+    """Return the operand as Complex cut or padded to `n`, the axis, and its size."""
     z = _floating(a)
     number = one_axis(z.real, axis)
     size = _size(z.real, number) if n is None else n
@@ -154,6 +161,7 @@ def _prepare(a: ComplexLike, n: int | None, axis: int) -> tuple[Complex, int, in
 
 
 def _floating(a: ComplexLike) -> Complex:
+    """Convert an operand to a Complex of f32 or f64."""
     given: Any = a
     if getattr(getattr(a, "dtype", None), "kind", None) == "c":
         return _constant(given, "f32" if given.dtype.itemsize == 8 else "f64")
@@ -162,12 +170,14 @@ def _floating(a: ComplexLike) -> Complex:
 
 
 def _require_real(a: ComplexLike) -> None:
+    """Raise if an operand is complex."""
     kind = getattr(getattr(a, "dtype", None), "kind", None)
     if isinstance(a, (Complex, complex)) or kind == "c":
         fail("not-real", "expected real numbers; got complex ones", "use fft")
 
 
 def _size(x: Array, axis: int) -> int:
+    """Return the size of an axis; raise if it is symbolic."""
     size = x.shape[axis]
     if not isinstance(size, int):
         fail(
@@ -190,6 +200,7 @@ def _resize(z: Complex, axis: int, n: int) -> Complex:
 
 
 def _truncate(z: Complex, axis: int, n: int) -> Complex:
+    """Return the first `n` elements along an axis."""
     return z.map(lambda x: x[(*(slice(None),) * axis, slice(n))])
 
 
@@ -201,7 +212,7 @@ Plan = list[tuple[int | None, int]]
 
 
 def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
-    """The size and the axis of each transform, in order."""
+    """Return the (size, axis) of each one-dimensional transform, in order."""
     if axes is None:
         axes = range(z.ndim) if s is None else range(z.ndim - len(s), z.ndim)
     numbers = axis_list(z.real, tuple(axes))
@@ -212,6 +223,7 @@ def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
 
 
 def _along(one: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm) -> Any:
+    """Apply a one-dimensional transform along each axis of the plan, the last first."""
     for n, axis in reversed(plan):
         z = one(z, n, axis, norm)
     return z
@@ -220,7 +232,7 @@ def _along(one: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm) 
 def fftn(
     a: ComplexLike, s: Sizes = None, axes: Axes = None, norm: Norm = None
 ) -> Complex:
-    """The transform along several axes, all for None."""
+    """The discrete Fourier transform along several axes; None for all of them."""
     z = _floating(a)
     transformed: Complex = _along(fft, z, _plan(z, s, axes), norm)
     return transformed
@@ -236,7 +248,7 @@ def ifftn(
 
 
 def _split_last(plan: Plan) -> tuple[Plan, tuple[int | None, int]]:
-    """The last transform, which is the real one, and those before it."""
+    """Split the plan into the complex transforms and the last, real one."""
     if not plan:
         fail("bad-axis", "expected axes to name one or more; got none")
     return plan[:-1], plan[-1]
@@ -265,7 +277,7 @@ def irfftn(
 def fft2(
     a: ComplexLike, s: Sizes = None, axes: Axes = (-2, -1), norm: Norm = None
 ) -> Complex:
-    """`fftn` along two axes."""
+    """The discrete Fourier transform along two axes; see `fftn`."""
     return fftn(a, s, axes, norm)
 
 
@@ -294,16 +306,17 @@ def irfft2(
 
 
 def fftfreq(n: int, d: float = 1.0, dtype: DTypeLike = "f32") -> Array:
-    """The frequency of each element of `fft`, for a distance d of samples."""
+    """Return the frequency of each element of `fft`; `d` is the distance of samples."""
     return np.asarray(numpy.fft.fftfreq(*_spacing(n, d)), dtype)
 
 
 def rfftfreq(n: int, d: float = 1.0, dtype: DTypeLike = "f32") -> Array:
-    """The frequency of each element of `rfft`."""
+    """Return the frequency of each element of `rfft`; see `fftfreq`."""
     return np.asarray(numpy.fft.rfftfreq(*_spacing(n, d)), dtype)
 
 
 def _spacing(n: int, d: float) -> tuple[int, float]:
+    """Return `n` and `d`; raise unless n is positive and d is not zero."""
     if n < 1 or d == 0:
         fail("bad-shape", f"expected n of 1 or more, and a d but 0; got {n} and {d}")
     return n, d
@@ -320,6 +333,7 @@ def ifftshift(x: ComplexLike, axes: int | Axes = None) -> Any:
 
 
 def _roll(x: ComplexLike, axes: int | Axes, shift: Callable[[Any], Any]) -> Any:
+    """Roll along each of the axes by `shift` of its size."""
     if isinstance(x, Complex):
         return x.map(lambda part: _roll(part, axes, shift))
     x = lift(x)
@@ -347,6 +361,7 @@ def idct(x: ArrayLike, type: int = 2, axis: int = -1, norm: Norm = None) -> Arra
 
 
 def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noqa: A002
+    """Multiply the elements along an axis by a cosine matrix: a DCT."""
     x = as_float(x)
     if type not in (2, 3, 4) or norm not in (None, "backward", "ortho"):
         fail(
@@ -363,9 +378,7 @@ def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noq
 
 
 def _cosines(n: int, type: int, ortho: bool) -> Any:  # noqa: A002
-    """Return the cosine matrix [from, to]; type 3 is type 2 transposed but for
-    element 0.
-    """
+    """Return the n × n cosine matrix of a DCT of type 2, 3 or 4."""
     j = numpy.arange(n)
     if type == 4:
         matrix = 2 * numpy.cos(numpy.pi / n * numpy.outer(j + 0.5, j + 0.5))

@@ -31,7 +31,7 @@ DTYPES = ("f32", "f64")
 
 
 def matrices(name: str, a: ArrayLike) -> Array:
-    """The argument `name` as matrices in f32 or f64."""
+    """Return the argument `name` as a stack of matrices in f32 or f64, or raise."""
     x = as_float(a)
     if x.dtype not in DTYPES:
         fail(
@@ -51,7 +51,9 @@ def matrices(name: str, a: ArrayLike) -> Array:
 
 
 def square(name: str, a: ArrayLike) -> Array:
-    """The argument `name` as square matrices in f32 or f64."""
+    """Return the argument `name` as a stack of square matrices in f32 or f64, or
+    raise.
+    """
     x = matrices(name, a)
     if x.shape[-1] != x.shape[-2]:
         fail("shape-mismatch", f"expected '{name}' as square matrices; got {x.type}")
@@ -59,7 +61,7 @@ def square(name: str, a: ArrayLike) -> Array:
 
 
 def matrix_size(x: Array) -> tuple[int, int]:
-    """The numbers of rows and columns."""
+    """Return the numbers of rows and columns of each matrix."""
     rows, columns = map(operator.index, x.shape[-2:])
     return rows, columns
 
@@ -71,13 +73,13 @@ def is_tall(x: Array) -> bool:
 
 
 def eye_like(x: Array, size: Size) -> Array:
-    """An identity for each matrix of `x`."""
+    """Return an identity matrix for each matrix of the stack `x`."""
     one = np.eye(size, dtype=x.dtype)
     return np.broadcast_to(one, (*x.shape[:-2], size, size))
 
 
 def rows_at(x: Array, order: Array) -> Array:
-    """The rows of matrices in an order that each has for itself."""
+    """Permute the rows of each matrix by its own row of `order`."""
     lead = tuple(range(x.ndim - 2))
     along, kept = (*lead, x.ndim - 2), (*lead, x.ndim - 1)
     return emit(
@@ -107,7 +109,7 @@ def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Array, bool]:
 
 
 def lu_factor(a: ArrayLike) -> tuple[Array, Array]:
-    """L - 1 + U in one matrix, and the permutation with a[permutation] = L U.
+    """Return L and U packed in one matrix (L - 1 + U), and the permutation of rows.
 
     SciPy gives the exchanges of rows that make up the permutation instead of it.
     """
@@ -207,7 +209,7 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 
 def cutoff(x: Array, values: Array, rcond: float | None) -> Array:
-    """Return the bound below which singular values of `x` count as 0."""
+    """Return the threshold below which singular values count as 0."""
     if rcond is None:
         step = numpy.finfo(dtypes.to_numpy(x.dtype)).eps
         rcond = float(step) * max(matrix_size(x))

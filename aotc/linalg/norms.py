@@ -39,6 +39,7 @@ def norm(
 
 
 def _norm(array: Array, ord: Any, axis: Axes, keepdims: bool) -> Array:  # noqa: A002
+    """Return the vector or matrix norm that the number of axes selects."""
     if axis is None and ord is None:
         return _apply_keepdims(
             _euclidean(np.ravel(array), -1), array, range(array.ndim), keepdims
@@ -77,13 +78,14 @@ def vector_norm(
 
 
 def _joined_axes(x: Array, count: int) -> Array:
-    """Join the last axes, with the size stated: -1 is undecided beside a size of 0."""
+    """Reshape the last `count` axes into one, with its size computed, not -1."""
     shape, number = x.type.shape, x.ndim - count
     kept, last = shape[:number], shape[number:]
     return np.reshape(x, (*kept, element_count(last)))
 
 
 def _of_vectors(x: Array, order: float) -> Array:
+    """Return the norm of an order along the last axis."""
     size = np.absolute(x)
     if order == math.inf:
         return np.max(size, -1)
@@ -99,14 +101,14 @@ def _of_vectors(x: Array, order: float) -> Array:
 
 
 def _smooth_power(x: Array, exponent: float) -> Array:
-    """x**exponent, with a derivative of 0 where x is 0."""
+    """Return x**exponent, with a derivative of 0 where x is 0."""
     is_zero = x == 0
     power = np.power(np.where(is_zero, 1.0, x), exponent)
     return np.where(is_zero, 0.0 if exponent > 0 else math.inf, power)
 
 
 def _euclidean(x: Array, axis: int) -> Array:
-    """The root of the sum of squares; its gradient at 0 is 0."""
+    """Return the root of the sum of squares along an axis; its gradient at 0 is 0."""
     return root_of_squares(np.sum(x * x, axis))
 
 
@@ -152,10 +154,12 @@ _BY_VALUES: dict[Any, Any] = {"nuc": np.sum, 2: np.max, -2: np.min}
 def _apply_keepdims(
     result: Array, x: Array, axes: Sequence[int], keepdims: bool
 ) -> Array:
+    """Return a reduced result, with axes of size 1 inserted for `keepdims`."""
     return np.expand_dims(result, tuple(axes)) if keepdims and len(axes) else result
 
 
 def _number(order: Any) -> float:
+    """Return the order of a vector norm as a float; raise if it is no number."""
     if isinstance(order, bool) or not isinstance(order, int | float):
         fail("bad-argument", f"expected ord as a number for vectors; got {order!r}")
     return float(order)
@@ -165,7 +169,7 @@ def _number(order: Any) -> float:
 
 
 def cond(x: ArrayLike, p: float | str | None = None) -> Array:
-    """The norms of the matrices x[…, m, n] times those of their inverses: […].
+    """Return the condition numbers of matrices: their norm times that of their inverse.
 
     Args:
         x: square matrices; for None and the orders 2 and -2, of any shape.

@@ -58,7 +58,7 @@ def solve_triangular(
 def _triangular(
     a: Array, b: Array, lower: bool, transpose: bool = False, unit: bool = False
 ) -> Array:
-    """The op, on stacks of one shape."""
+    """Emit the triangular solve of stacks of matrices, broadcast to one shape."""
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     return emit(
         "triangular_solve",
@@ -71,7 +71,7 @@ def _triangular(
 
 
 def _system(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-    """Square matrices and right sides, with an axis for the columns of a vector."""
+    """Return square matrices and right-hand sides; a vector becomes one column."""
     x, y = one_dtype(square("a", a), as_float(b))
     if y.ndim == 1:
         y = np.expand_dims(y, -1)
@@ -86,6 +86,7 @@ def _system(a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
 
 
 def _as_vector(b: ArrayLike, x: Array) -> Array:
+    """Return the solution without the column axis that a vector `b` was given."""
     return np.squeeze(x, -1) if as_float(b).ndim == 1 else x
 
 
@@ -135,11 +136,12 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
 
 @custom_jvp
 def _solve(a: Array, b: Array) -> Array:
+    """Solve a x = b by LU decomposition."""
     return lu_solve(lu_factor(a), b)
 
 
 def _solve_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
-    """Solve a x = b and its tangent: a dx = db - da x."""
+    """Return x of a x = b and its tangent dx: a dx = db - da x."""
     (a, b), (da, db) = primals, tangents
     factors = lu_factor(a)
     x = lu_solve(factors, b)
@@ -227,7 +229,7 @@ def pinv(a: ArrayLike, rcond: float | None = None) -> Array:
 
 
 def _pinv_tangent(x: Array, p: Array, dx: Array) -> Array:
-    """-p dx p + p pᵀ dxᵀ (1 - x p) + (1 - p x) dxᵀ pᵀ p.
+    """Return the tangent of the pseudoinverse p of x, from the tangent dx.
 
     Golub and Pereyra, "The differentiation of pseudo-inverses and nonlinear least
     squares problems whose variables separate", SIAM Journal on Numerical Analysis 10
@@ -257,7 +259,7 @@ def det(a: ArrayLike) -> Array:
 
 
 def _det_by_minors(x: Array) -> Array:
-    """The expansion along the first row."""
+    """Return the determinant by cofactor expansion along the first row."""
     n = x.shape[-1]
     if n == 0:
         return np.ones(x.shape[:-2], x.dtype)
@@ -272,12 +274,13 @@ def _det_by_minors(x: Array) -> Array:
 
 @custom_jvp
 def _det(a: Array) -> Array:
+    """Return the determinant by LU decomposition."""
     packed, permutation = lu_factor(a)
     return _parity(permutation, a.dtype) * np.prod(_diagonal(packed), -1)
 
 
 def _det_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
-    """det(a) trace(a⁻¹ da)."""
+    """Return the determinant and its tangent, det(a) trace(a⁻¹ da)."""
     (a,), (da,) = primals, tangents
     value = _det(a)
     return value, value * _trace_of_solved(a, da)
@@ -297,6 +300,7 @@ def slogdet(a: ArrayLike) -> tuple[Array, Array]:
 
 @custom_jvp
 def _slogdet(a: Array) -> tuple[Array, Array]:
+    """Return the sign and the logarithm of the determinant by LU decomposition."""
     packed, permutation = lu_factor(a)
     pivots = _diagonal(packed)
     sign = _parity(permutation, a.dtype) * np.prod(np.sign(pivots), -1)
@@ -304,7 +308,7 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
 
 
 def _slogdet_rule(primals: Sequence[Array], tangents: Sequence[Array]) -> Any:
-    """0 and trace(a⁻¹ da)."""
+    """Return `_slogdet` and its tangents: 0 and trace(a⁻¹ da)."""
     (a,), (da,) = primals, tangents
     return _slogdet(a), (None, _trace_of_solved(a, da))
 
@@ -313,15 +317,17 @@ _slogdet.defjvp(_slogdet_rule)
 
 
 def _trace_of_solved(a: Array, da: Array) -> Array:
+    """Return trace(a⁻¹ da)."""
     return np.sum(np.matrix_transpose(inv(a)) * da, (-2, -1))
 
 
 def _diagonal(x: Array) -> Array:
+    """Return the main diagonals of a stack of matrices."""
     return np.diagonal(x, 0, -2, -1)
 
 
 def _parity(permutation: Array, dtype: str) -> Array:
-    """-1 for an odd number of pairs in the wrong order, 1 for an even one."""
+    """Return the sign of each permutation: -1 if odd, 1 if even."""
     n = permutation.shape[-1]
     after = np.expand_dims(permutation, -1) > np.expand_dims(permutation, -2)
     wrong = np.triu(np.broadcast_to(after, (*permutation.shape, n)).astype("i32"), 1)
@@ -332,7 +338,7 @@ def _parity(permutation: Array, dtype: str) -> Array:
 
 
 def matrix_power(a: ArrayLike, n: int) -> Array:
-    """The product of `n` times a[…, m, m]; of its inverse for negative `n`.
+    """The matrix product of `n` copies of a[…, m, m]; of its inverse for negative `n`.
 
     0 gives the identity. The number `n` is one of Python's, not an array.
     """

@@ -82,7 +82,7 @@ def celu(x: ArrayLike, alpha: float = 1.0) -> Array:
 
 
 def _no_more_than_zero(x: Array) -> Array:
-    """`x` where it is below or at zero, else 0: with slope 1 at zero itself."""
+    """Return `min(x, 0)`, with a derivative of 1 at zero."""
     return where(greater(x, 0), 0, x)
 
 
@@ -197,6 +197,7 @@ def swiglu(x: ArrayLike, axis: int = -1) -> Array:
 
 
 def _halves(x: ArrayLike, axis: int) -> list[Array]:
+    """Split an axis into two equal halves; raise if its size is odd."""
     x = as_float(x)
     axis = one_axis(x, axis)
     size = x.shape[axis]

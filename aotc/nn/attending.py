@@ -70,7 +70,7 @@ def attention(
 def _bias(
     q: Array, scores: Shape, mask: ArrayLike | None, bias: ArrayLike | None
 ) -> Array:
-    """Mask and bias as one term of the scores; a scalar if there is none."""
+    """Return mask and bias as one additive term of the scores; 0 if there is none."""
     term = None if bias is None else lift(bias, q.dtype)
     if mask is not None:
         seen = lift(mask)
@@ -135,7 +135,7 @@ def multi_head_attention(
 def _project(
     x: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None, axes: int
 ) -> Array:
-    """The last `axes` of x times the first ones of the kernel, plus the bias."""
+    """Contract the last `axes` axes of x with the first of the kernel; add the bias."""
     y = np.tensordot(x, kernel, axes)
     return y if bias is None else np.add(y, bias)
 
@@ -188,6 +188,7 @@ def rotary_embedding(
 
 
 def _pairs(x: Array, half: int, interleaved: bool) -> list[Array]:
+    """Split features into the two halves whose elements rotate together."""
     if interleaved:
         return [x[..., 0::2], x[..., 1::2]]
     return [x[..., :half], x[..., half:]]

@@ -78,7 +78,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     window_reversal: Sequence[bool] = (),
 ) -> Array:
-    """Convolve with everything that XLA's convolution has, in one layout.
+    """Convolve with all options of XLA's convolution, in the layout N, spatial…, C.
 
     Args:
         lhs: N, spatial…, C.
@@ -130,7 +130,7 @@ def conv_general_dilated(
 
 
 def require_kernel(x: Array, kernel: Array, groups: int) -> None:
-    """Refuse a kernel that does not fit the image."""
+    """Raise if a kernel's shape does not fit the image and groups."""
     spatial_rank(x)
     sizes, of_kernel = x.type.shape, kernel.type.shape
     if (
@@ -149,7 +149,7 @@ def require_kernel(x: Array, kernel: Array, groups: int) -> None:
 
 
 def _layout_advice(x: Shape, kernel: Shape, groups: int) -> str | None:
-    """The transposes that make a fitting pair of operands in PyTorch's layout.
+    """Return a hint on transposes if operands would fit in PyTorch's layout; else None.
 
     PyTorch's images are N, C, spatial… and its kernels F, C / groups, spatial….
     """
@@ -173,17 +173,19 @@ def _layout_advice(x: Shape, kernel: Shape, groups: int) -> str | None:
 
 
 def _fits(x: Shape, kernel: Shape, groups: int) -> bool:
+    """Return whether an image's and a kernel's shape can be convolved."""
     windows = zip(x[1:-1], kernel[:-2], strict=True)
     inside = all(bounds(n - w)[1] >= 0 for n, w in windows)
     return inside and kernel[-2] * groups == x[-1] and kernel[-1] % groups == 0
 
 
 def _window(kernel: Array) -> list[int]:
+    """Return the static spatial sizes of a kernel."""
     return [static_size(n, "kernel") for n in kernel.shape[:-2]]
 
 
 def _batch_groups(x: Array, kernel: Array, count: int, groups: int) -> Array:
-    """The groups of images as groups of channels."""
+    """Move batch groups of images into the channel axis, for a grouped convolution."""
     images, *sizes, channels = x.type.shape
     features = kernel.type.shape[-1]
     if groups != 1 or count < 1 or images % count != 0 or features % count != 0:
@@ -257,7 +259,7 @@ def _cut_sides(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """The padding of the convolution whose adjoint is asked for."""
+    """Return the padding of the convolution whose adjoint is computed."""
     sizes = [n * s for n, s in zip(shape[1:-1], strides, strict=True)]
     cut = list(sides_of(padding, sizes, window, strides, dilation))
     if isinstance(padding, str) and padding.upper() != "VALID":
@@ -267,6 +269,7 @@ def _cut_sides(
 
 
 def _more_at_the_end(value: int | Sequence[int], spatial: int) -> tuple[int, ...]:
+    """Return `output_padding` as one number per spatial axis."""
     more = (value,) * spatial if isinstance(value, int) else tuple(value)
     if len(more) != spatial or any(number < 0 for number in more):
         fail(

@@ -25,6 +25,7 @@ __all__ = [
 
 
 def _positive(x: Array) -> Array:
+    """Return `max(x, 0)`."""
     return np.maximum(x, 0.0)
 
 

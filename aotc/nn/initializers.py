@@ -35,12 +35,12 @@ def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
 
 
 def constant(value: float) -> Initializer:
-    """`value` everywhere."""
+    """Return an initializer that fills arrays with `value`."""
     return lambda key, shape, dtype="f32": np.full(shape, value, dtype)
 
 
 def normal(stddev: float = 0.01) -> Initializer:
-    """Return an initializer by normal numbers of mean 0."""
+    """Return an initializer that draws normal numbers of mean 0."""
 
     def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.normal(key, shape, dtype) * stddev
@@ -49,7 +49,7 @@ def normal(stddev: float = 0.01) -> Initializer:
 
 
 def uniform(scale: float = 0.01) -> Initializer:
-    """Return an initializer by uniform numbers in [0, scale)."""
+    """Return an initializer that draws uniform numbers in [0, scale)."""
 
     def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.uniform(key, shape, dtype, 0.0, scale)
@@ -58,9 +58,7 @@ def uniform(scale: float = 0.01) -> Initializer:
 
 
 def truncated_normal(stddev: float = 0.01) -> Initializer:
-    """Return an initializer by normal numbers, cut off at two deviations before they
-    are scaled.
-    """
+    """Return an initializer that draws normal numbers, cut off at two deviations."""
 
     def init(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike = "f32") -> Array:
         return random.truncated_normal(key, -2.0, 2.0, shape, dtype) * stddev
@@ -71,7 +69,7 @@ def truncated_normal(stddev: float = 0.01) -> Initializer:
 def variance_scaling(
     scale: float, mode: str, distribution: str, in_axis: int = -2, out_axis: int = -1
 ) -> Initializer:
-    """Return an initializer by numbers of mean 0 and variance scale / n.
+    """Return an initializer that draws numbers of mean 0 and variance scale / n.
 
     Args:
         scale: of the variance.
@@ -113,7 +111,7 @@ def _fans(shape: Sequence[int], in_axis: int, out_axis: int) -> tuple[int, int]:
 
 
 def orthogonal(scale: float = 1.0) -> Initializer:
-    """`scale` times matrices with orthonormal columns, or rows if there are fewer.
+    """Return an initializer by `scale` times orthonormal columns, or rows if fewer.
 
     All axes but the last one are rows. Saxe, McClelland and Ganguli, ICLR 2014.
     """
@@ -134,17 +132,19 @@ def glorot_uniform() -> Initializer:
 
 
 def glorot_normal() -> Initializer:
-    """Initialize as `glorot_uniform`, from a truncated normal distribution."""
+    """Return an initializer as `glorot_uniform`, with a truncated normal
+    distribution.
+    """
     return variance_scaling(1.0, "fan_avg", "truncated_normal")
 
 
 def he_uniform() -> Initializer:
-    """Initialize for relu as He, Zhang, Ren and Sun, ICCV 2015."""
+    """Return the uniform initializer for relu of He, Zhang, Ren and Sun, ICCV 2015."""
     return variance_scaling(2.0, "fan_in", "uniform")
 
 
 def he_normal() -> Initializer:
-    """Initialize as `he_uniform`, from a truncated normal distribution."""
+    """Return an initializer as `he_uniform`, with a truncated normal distribution."""
     return variance_scaling(2.0, "fan_in", "truncated_normal")
 
 
@@ -156,7 +156,9 @@ def lecun_uniform() -> Initializer:
 
 
 def lecun_normal() -> Initializer:
-    """Initialize as `lecun_uniform`, from a truncated normal distribution."""
+    """Return an initializer as `lecun_uniform`, with a truncated normal
+    distribution.
+    """
     return variance_scaling(1.0, "fan_in", "truncated_normal")
 
 

@@ -28,13 +28,13 @@ Number = numpy.floating | Array
 
 
 def whole_ratio(new: Size, old: Size) -> int | None:
-    """Return the ratio of two sizes if it is one whole number for all of them."""
+    """Return new / old if that is one integer for all symbol values; else None."""
     ratio = quotient((new,), (old,))
     return ratio if isinstance(ratio, int) else None
 
 
 def shrinking(size: Size, new: Size, factor: float | None = None) -> float:
-    """The ratio of the new size to the old, or the factor that is given for it.
+    """Return the scale of a resize, new / old; raise if a symbolic size decides it.
 
     Raises:
         InputError: only a call decides it.
@@ -53,7 +53,7 @@ def shrinking(size: Size, new: Size, factor: float | None = None) -> float:
 
 
 def grid(new: Size, old: Size, dtype: str = "f32") -> tuple[Places, Number, Number]:
-    """0, 1, … below `new`, and both sizes, as floats to compute places with."""
+    """Return the coordinates 0 … new - 1, and both sizes, as floats."""
     if isinstance(new, int) and isinstance(old, int):
         kind = dtypes.to_numpy(dtype).type
         return numpy.arange(new, dtype=kind), kind(new), kind(old)
@@ -65,7 +65,7 @@ def grid(new: Size, old: Size, dtype: str = "f32") -> tuple[Places, Number, Numb
 
 
 def module_of(places: Number | Places) -> Any:
-    """Return NumPy for its numbers, `aotc.numpy` for arrays."""
+    """Return NumPy for NumPy coordinates, `aotc.numpy` for traced ones."""
     return np if isinstance(places, Array) else numpy
 
 
@@ -73,7 +73,7 @@ def module_of(places: Number | Places) -> Any:
 
 
 def take_along(x: Array, axis: int, places: Places) -> Array:
-    """The elements at whole places, of which those beyond the border take the end."""
+    """Return the elements at integer coordinates along an axis, clamped to its ends."""
     index = module_of(places).clip(places, 0, _last(x, axis, places))
     if isinstance(index, Array):
         return np.take(x, np.astype(index, "i32"), axis)
@@ -81,7 +81,7 @@ def take_along(x: Array, axis: int, places: Places) -> Array:
 
 
 def _last(x: Array, axis: int, places: Places) -> int | Array:
-    """The place of the last element."""
+    """Return the coordinate of the last element, in the type of `places`."""
     size = x.shape[axis]
     if isinstance(places, Array):
         return np.maximum(np.astype(lift(size, "i64"), places.dtype) - 1, 0)
@@ -98,7 +98,7 @@ def interpolate_along(
     shrink: float = 1.0,
     exclude_outside: bool = False,
 ) -> Array:
-    """Interpolate at places along an axis by weighted sums of neighbours.
+    """Interpolate at coordinates along an axis by weighted sums of neighbours.
 
     Args:
         x: an array.
@@ -134,9 +134,7 @@ def _weights(
     shrink: float,
     exclude_outside: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """Return the neighbours of each place, and their weights; see
-    `interpolate_along`.
-    """
+    """Return the neighbours of each coordinate and their weights."""
     xp = module_of(places)
     reach, kernel = (1, _linear) if method == "linear" else (2, _cubic(cubic))
     span = math.ceil(reach / shrink)
@@ -154,7 +152,7 @@ def _weights(
 
 
 def _sum_of_taps(x: Array, axis: int, taps: list[Any], shares: list[Any]) -> Array:
-    """The neighbours of each place, weighted."""
+    """Return the sum of neighbours along an axis, each times its weight."""
     beside = [1] * x.ndim
     beside[axis] = -1
     parts = [
@@ -165,12 +163,13 @@ def _sum_of_taps(x: Array, axis: int, taps: list[Any], shares: list[Any]) -> Arr
 
 
 def _linear(distance: Any) -> Any:
+    """Return the weight of linear interpolation at a distance."""
     return module_of(distance).maximum(1 - distance, 0)
 
 
 def _cubic(a: float) -> Callable[[Any], Any]:
-    """Return the kernel of Keys, "Cubic convolution interpolation for digital image
-    processing", 1981.
+    """Return the weight function of Keys' cubic convolution (1981) with parameter
+    `a`.
     """
 
     def kernel(d: Any) -> Any:

@@ -49,12 +49,12 @@ def embedding(table: ArrayLike, indices: ArrayLike) -> Array:
 
 
 def one_hot(indices: ArrayLike, count: int, dtype: DTypeLike = "f32") -> Array:
-    """1 at the position that each index names along a new last axis, 0 elsewhere."""
+    """Return an array with 1 where a new last axis has the index, and 0 elsewhere."""
     return np.astype(is_class(indices, count), dtype)
 
 
 def is_class(indices: ArrayLike, count: int) -> Array:
-    """Return True where the position along a new last axis is the index."""
+    """Return a mask that is true where a new last axis has the index."""
     positions = lift(indices)
     if positions.dtype not in dtypes.INTEGERS:
         fail("dtype-mismatch", f"expected integer classes; got {positions.type}")

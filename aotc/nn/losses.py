@@ -32,7 +32,7 @@ __all__ = [
 
 
 def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Array:
-    """The loss as `reduction` asks; `weights` are those of the mean."""
+    """Return the mean, the sum or each element of a loss, as `reduction` says."""
     if reduction == "none":
         return loss
     if reduction == "sum":
@@ -113,7 +113,7 @@ def _soft_cross_entropy(
     ignore_index: int | None,
     reduction: str,
 ) -> Array:
-    """The cross entropy with probabilities as labels."""
+    """Return the cross entropy with labels that are probabilities."""
     if ignore_index is not None:
         fail("bad-index", "ignore_index needs integer labels")
     logs, labels = same_shape(logs, labels)
@@ -148,7 +148,7 @@ def nll_loss(
 def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """Return -logs at the labelled class, weighted, and the weights if any."""
+    """Return -logs at the labelled class, weighted, and the weight of each label."""
     if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",
@@ -169,11 +169,12 @@ def _at_labels(
 
 
 def _weighted_classes(logs: Array, weights: ArrayLike | None) -> Array:
+    """Multiply log probabilities by the weights of their classes."""
     return logs if weights is None else np.multiply(logs, _classes_like(logs, weights))
 
 
 def _classes_like(logs: Array, weights: ArrayLike) -> Array:
-    """The weight of each class, repeated to the shape of `logs`."""
+    """Broadcast the weight of each class to the shape of `logs`."""
     array = lift(weights, logs.dtype)
     if array.type.shape != logs.type.shape[-1:]:
         fail(
@@ -198,7 +199,7 @@ def binary_cross_entropy(
 
 
 def _bounded_log(p: Array) -> Array:
-    """The logarithm, and -100 with a derivative of 0 where there is none."""
+    """Return the logarithm, at least -100; the derivative is 0 there."""
     some = np.greater(p, 0)
     return np.where(some, np.log(np.where(some, p, 1.0)), -100.0)
 
@@ -219,6 +220,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _logistic_loss(x: Array, t: Array, positive_weight: ArrayLike | None) -> Array:
+    """Return `t softplus(-x) + (1 - t) softplus(x)`, elementwise."""
     yes, no = softplus(np.negative(x)), softplus(x)
     if positive_weight is not None:
         yes = np.multiply(yes, positive_weight)

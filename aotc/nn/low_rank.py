@@ -53,7 +53,7 @@ def lora(
     alpha: float | None = None,
     layers: str | Sequence[str] | None = None,
 ) -> Lora:
-    """The function with low-rank adapters beside the weights of its products.
+    """Return the function with low-rank adapters beside its weight matrices.
 
     Layers are products of inputs by weights, the leaves of the first argument, or what
     the function makes of these alone, such as transposes and dequantised integers.
@@ -79,7 +79,7 @@ def lora(
 
 @dataclass(frozen=True)
 class Lora:
-    """A function with adapters beside the weights of layers.
+    """A function with low-rank adapters (LoRA) beside the weights of its products.
 
     Adapters are a dict with a dict for each layer, by the name of its weight in the
     first argument: `down`, of the axes that are summed up and the rank, and `up`, of
@@ -100,23 +100,28 @@ class Lora:
     def __call__(
         self, adapters: Adapters, params: PyTree, *args: PyTree, **kwargs: PyTree
     ) -> Any:
-        """Call the function with the adapters' additions."""
+        """Call the function with the adapters' products added to its layers'
+        results.
+        """
 
         def add(layers: LayerInterceptor, layer: LayerOp) -> list[Array]:
             (y,) = layer.results()
-            name = self._adapted(layers, layer)
+            name = self._adapter_name(layers, layer)
             if name is None:
                 return [y]
             self._require_adapter(adapters, name, layer)
             row = {key: astype(lift(x), y.dtype) for key, x in adapters[name].items()}
-            return [y + self._added(layer, astype(layer.operands[0], y.dtype), row)]
+            return [
+                y
+                + self._adapter_product(layer, astype(layer.operands[0], y.dtype), row)
+            ]
 
         return self._run(add, params, args, kwargs)
 
     def init(
         self, params: PyTree, *args: PyTree, seed: int = 0, **kwargs: PyTree
     ) -> dict[str, dict[str, numpy.ndarray]]:
-        """Return adapters before training, with which the function is as without.
+        """Return initial adapters, with which the function computes what it did before.
 
         Args:
             params: of the function.
@@ -139,7 +144,7 @@ class Lora:
     def merge(
         self, adapters: Adapters, params: PyTree, *args: PyTree, **kwargs: PyTree
     ) -> Any:
-        """Return the weights with the adapters added, for the function without.
+        """Return the weights with the adapters' products added.
 
         Args:
             adapters: that were trained.
@@ -168,7 +173,7 @@ class Lora:
         return structure.unflatten([*known.values()])
 
     def save(self, path: Path | str, adapters: Adapters) -> None:
-        """Write adapters as a .safetensors file, named as PEFT's are.
+        """Write adapters to a .safetensors file, with the names that PEFT uses.
 
         Those of a weight of two axes: `base_model.model.NAME.lora_A.weight` [rank,
         inputs] and `lora_B` [outputs, rank]; `alpha` and `rank` are in its metadata.
@@ -197,7 +202,7 @@ class Lora:
     def load(
         self, path: Path | str, params: PyTree, *args: PyTree, **kwargs: PyTree
     ) -> dict[str, dict[str, numpy.ndarray]]:
-        """Read adapters of a file as `save` and PEFT write it.
+        """Read adapters from a file that `save` or PEFT wrote.
 
         Args:
             path: of a .safetensors file.
@@ -222,19 +227,19 @@ class Lora:
         for name, layer in self._layers(params, args, kwargs).items():
             found[name] = {
                 key: _read(file, _peft_name(name, key), shape)
-                for key, shape in self._wanted(layer).items()
+                for key, shape in self._adapter_shapes(layer).items()
             }
         return found
 
     # ---- which layers
 
-    def _wanted(self, layer: LayerOp) -> dict[str, tuple[int, ...]]:
-        """The shapes of a layer's adapter."""
+    def _adapter_shapes(self, layer: LayerOp) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the two adapter arrays of a layer."""
         summed, free = _shapes(layer)
         return {DOWN: (*summed, self.rank), UP: (self.rank, *free)}
 
     def _require_adapter(self, adapters: Adapters, name: str, layer: LayerOp) -> None:
-        """Refuse adapters without those of a layer, in its shapes."""
+        """Raise if the adapters lack a layer's arrays or have other shapes."""
         if name not in adapters:
             fail(
                 "missing-adapter",
@@ -242,7 +247,7 @@ class Lora:
                 "the function runs",
                 "make them by init, with arguments that run the same layers",
             )
-        for key, shape in self._wanted(layer).items():
+        for key, shape in self._adapter_shapes(layer).items():
             array: Any = adapters[name][key]
             found = tuple(array.shape if is_array(array) else numpy.shape(array))
             if found != shape:  # of another rank they would have another scale
@@ -253,16 +258,20 @@ class Lora:
                     "aotc.nn.lora(…, rank=…)",
                 )
 
-    def _adapted(self, layers: LayerInterceptor, layer: LayerOp) -> str | None:
-        """The name of a layer's adapter; None if it has none."""
+    def _adapter_name(self, layers: LayerInterceptor, layer: LayerOp) -> str | None:
+        """Return the name of a layer that has an adapter; None for other layers."""
         is_product = layer.op == "dot_general" and not layer.attributes["lhs_batch"]
         if not is_product or not dtypes.is_float(layer.operands[0].dtype):
             return None
         name = layers.name_of(layer)
         return name if any(fnmatchcase(name, x) for x in self.patterns) else None
 
-    def _added(self, layer: LayerOp, x: Array, row: Mapping[str, Array]) -> Array:
-        """Return the adapter's addition to the result of a layer."""
+    def _adapter_product(
+        self, layer: LayerOp, x: Array, row: Mapping[str, Array]
+    ) -> Array:
+        """Return the adapter's addition to a layer's result: `x @ down @ up *
+        scale`.
+        """
         contract = layer.attributes["lhs_contract"]
         low = dot_general(x, row[DOWN], (contract, range(len(contract))))
         return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
@@ -270,14 +279,14 @@ class Lora:
     def _layers(
         self, params: PyTree, args: tuple[PyTree, ...], kwargs: Mapping[str, PyTree]
     ) -> dict[str, LayerOp]:
-        """The layers that have adapters, of a trace that is thrown away."""
+        """Trace the function once; return its layers that have adapters, by name."""
         found: dict[str, LayerOp] = {}
         seen: list[str] = []
 
         def note(layers: LayerInterceptor, layer: LayerOp) -> list[Array]:
             if layer.op == "dot_general":
                 seen.append(layer.weight.source)
-            name = self._adapted(layers, layer)
+            name = self._adapter_name(layers, layer)
             if name is not None:
                 found[name] = layer
             return layer.results()
@@ -303,7 +312,7 @@ class Lora:
         args: tuple[PyTree, ...],
         kwargs: Mapping[str, PyTree],
     ) -> Any:
-        """Call the function with its layers changed."""
+        """Call the function, with `change` giving each layer's result."""
         layers = LayerInterceptor(lambda layer: change(layers, layer))
         return layers.call(self.function, params, args, kwargs, _weight_names)
 
@@ -313,7 +322,7 @@ class Lora:
 
 
 def _weight_names(structure: Structure) -> list[str]:
-    """Return the names of weights; quantised ones are called as a whole."""
+    """Return the names of weights; a quantised weight's arrays share one name."""
     names = leaf_names(structure)
     stems = [name.removesuffix(".data") for name in names]
     return [
@@ -323,7 +332,7 @@ def _weight_names(structure: Structure) -> list[str]:
 
 
 def _is_read_alone(weight: LayerWeight) -> bool:
-    """Return whether a product is the only reader of the weight traced for it."""
+    """Return whether a traced weight, or its transpose, has exactly one reader."""
     rest: Any = weight.base._value if weight.is_given else None
     while rest is not None:
         uses = [*rest.uses]
@@ -337,14 +346,18 @@ def _is_read_alone(weight: LayerWeight) -> bool:
 
 
 def _axes(layer: LayerOp) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of a layer's weight that are summed up, and the others."""
+    """Return the axes of a layer's weight that its product contracts, and the
+    others.
+    """
     summed = tuple(layer.attributes["rhs_contract"])
     rank = layer.operands[layer.number].ndim
     return summed, tuple(axis for axis in range(rank) if axis not in summed)
 
 
 def _shapes(layer: LayerOp) -> tuple[list[int], list[int]]:
-    """The sizes of the axes that are summed up, and of the others."""
+    """Return the sizes of the contracted axes of a layer's weight, and of the
+    others.
+    """
     shape = layer.operands[layer.number].type.shape
     summed, free = ([int(shape[axis]) for axis in axes] for axes in _axes(layer))
     return summed, free
@@ -356,9 +369,7 @@ def _add(
     axes: tuple[tuple[int, ...], tuple[int, ...]],
     order: Sequence[int],
 ) -> numpy.ndarray:
-    """Return a weight plus an adapter's addition, whose axes are ordered summed,
-    free.
-    """
+    """Return a weight plus an adapter's product, transposed to the weight's axes."""
     places = [order[axis] for part in axes for axis in part]
     moved = numpy.transpose(added, numpy.argsort(places))
     wide: numpy.ndarray = numpy.asarray(weight).astype("f4") + moved
@@ -366,13 +377,14 @@ def _add(
 
 
 def _peft_name(layer: str, key: str) -> str:
+    """Return the name that PEFT gives an adapter array."""
     return f"{_PREFIX}{layer.removesuffix('.weight')}.{_PEFT[key]}.weight"
 
 
 def _read(
     file: Mapping[str, numpy.ndarray], name: str, shape: Sequence[int]
 ) -> numpy.ndarray:
-    """Return an array of a file, transposed as files of adapters have them."""
+    """Read one adapter array of a file, transposed as PEFT stores it."""
     array = file.get(name)
     if array is None or array.T.shape != tuple(shape):
         found = "none" if array is None else f"{[*array.T.shape]}"

@@ -59,7 +59,7 @@ def gumbel_softmax(
     hard: bool = False,
     axis: int = -1,
 ) -> Array:
-    """Draw a class as a point that is differentiable in the logits.
+    """Draw a one-hot class, or near it, so that it is differentiable in the logits.
 
     Jang, Gu and Poole, "Categorical reparameterization with Gumbel-softmax", ICLR 2017.
 
@@ -227,6 +227,7 @@ def batch_norm_training(
 def _statistics(
     x: Array, axes: tuple[int, ...], epsilon: float, centered: bool
 ) -> list[Array]:
+    """Return `x` normalised over the axes, its mean, and its variance."""
     return emit_all(
         "normalize", x, axes=axes, epsilon=float(epsilon), centered=centered
     )
@@ -235,11 +236,12 @@ def _statistics(
 def _normal(
     x: Array, axes: tuple[int, ...], epsilon: float, centered: bool = True
 ) -> Array:
+    """Return `x` normalised to mean 0 and variance 1 over the axes."""
     return _statistics(x, axes, epsilon, centered)[0]
 
 
 def _with_channels(x: ArrayLike) -> Array:
-    """An array of at least N and C."""
+    """Return a float array; raise unless it has at least the axes N and C."""
     array = as_float(x)
     if array.ndim < 2:
         fail("shape-mismatch", f"expected x as N, …, C; got {array.type}")
@@ -261,7 +263,7 @@ def _scale_and_shift(
 def _broadcast_parameter(
     part: ArrayLike, x: Array, axes: tuple[int, ...], dtype: str | None = None
 ) -> Array:
-    """A parameter, which must have the shape of `axes`; shaped to broadcast with x."""
+    """Reshape a scale or bias of the shape of `axes` to broadcast with x."""
     array = lift(part, dtype or x.dtype)
     shape: Shape = tuple(x.type.shape[axis] for axis in axes)
     if array.type.shape != shape:

@@ -132,6 +132,7 @@ def lp_pool(
 
 
 def _require_norm(p: float) -> None:
+    """Raise unless the exponent of a norm is positive."""
     if not p > 0:
         fail("bad-window", f"expected a norm p above 0; got {p}")
 
@@ -144,7 +145,7 @@ def windows_of(
     dilation: Window,
     ceil_mode: bool,
 ) -> tuple[Sides, dict[str, Any]]:
-    """The padding, and the other attributes of a pooling op."""
+    """Return the padding, and the window attributes, of a pooling op."""
     spatial = spatial_rank(x)
     sizes = each(window, spatial, "window")
     steps = sizes if strides is None else each(strides, spatial, "stride")
@@ -177,7 +178,7 @@ def _with_last_window(
 
 
 def _missing(places: Size, stride: int, enough: int) -> Size:
-    """Return the padding with which a last window fits; 0 if none has to be added.
+    """Return the padding that lets one more window fit; 0 if none has to be added.
 
     Sizes have no comparisons: it is counted down from `stride - enough`.
     """
@@ -216,6 +217,7 @@ def global_lp_pool(x: ArrayLike, p: float, *, keepdims: bool = False) -> Array:
 
 
 def _spatial_axes(x: Array) -> tuple[int, ...]:
+    """Return the axes of an image between batch and channels."""
     return tuple(range(1, 1 + spatial_rank(x)))
 
 
@@ -223,7 +225,7 @@ def _spatial_axes(x: Array) -> tuple[int, ...]:
 
 
 def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
-    """The means of `sizes` parts of each spatial axis, as equal as they can be.
+    """The means of `sizes` bins along each spatial axis, as equal as they can be.
 
     Part i of n elements in m parts is from floor(i n / m) to ceil((i + 1) n / m).
     """
@@ -242,7 +244,7 @@ def adaptive_avg_pool(x: ArrayLike, sizes: Window) -> Array:
 
 
 def adaptive_max_pool(x: ArrayLike, sizes: Window) -> Array:
-    """The largest elements of the parts that `adaptive_avg_pool` averages."""
+    """The largest elements of the bins that `adaptive_avg_pool` averages."""
 
     def part_maxima(x: Array, axis: int, starts: Any, ends: Any) -> Array:
         offsets = numpy.arange((ends - starts).max())
@@ -260,7 +262,7 @@ def _adaptive_pool(
     pool: Callable[[Array, Window], Array],
     along: Callable[[Array, int, object, object], Array],
 ) -> Array:
-    """Pool windows where the parts are equal, else one axis at a time."""
+    """Pool by windows if bins are equal, else along one axis after the other."""
     spatial = spatial_rank(x)
     wanted = each(sizes, spatial, "size")
     have = [static_size(n, "image") for n in x.shape[1:-1]]

@@ -66,7 +66,7 @@ class QuantizedWeights(PytreeNode):
             fail("bad-axis", "expected the axis of an order; got None")
 
     def check(self) -> None:
-        """Refuse data that are no integers, and scales of another shape.
+        """Raise unless the data are integers and the scales have the right shape.
 
         Raises:
             InputError: `dtype-mismatch`, `shape-mismatch`, `bad-axis`.
@@ -86,12 +86,13 @@ class QuantizedWeights(PytreeNode):
                 )
 
     def _require_integers(self) -> None:
+        """Raise unless the data have an integer dtype."""
         kind = dtypes.canonical_dtype(self.data.dtype)
         if kind not in dtypes.INTEGERS:
             fail("dtype-mismatch", f"expected data that are integers; got {kind}")
 
     def _scale_shape(self) -> tuple[int, ...]:
-        """The shape of scales, if there is more than one."""
+        """The shape that scales must have: per tensor, axis or block."""
         if self.axis is None:
             return ()
         if not -self.ndim <= self.axis < self.ndim:
@@ -113,7 +114,7 @@ class QuantizedWeights(PytreeNode):
         return len(self.shape)
 
     def dequantize(self, dtype: str | None = None) -> Array:
-        """The weights as floats; half precision is rounded to at the end only.
+        """Return the weights as floats; half precision is rounded at the end.
 
         Args:
             dtype: of the result, by default that of the weights.
@@ -148,7 +149,7 @@ class QuantizedWeights(PytreeNode):
         return y if bias is None else np.add(y, bias)
 
     def _in_data_order(self, dtype: str | None) -> Array:
-        """The weights as floats, in the order of the data."""
+        """Return the weights as floats, with the axes in the order of the data."""
         self._require_integers()
         wanted = dtypes.canonical_dtype(dtype or self.dtype)
         working = accumulator(wanted)
@@ -167,9 +168,7 @@ class QuantizedWeights(PytreeNode):
         return astype(found, wanted)
 
     def parts(self) -> tuple[dict[str, Any], Callable[..., Any]]:
-        """Return the arrays by the names of the fields, and a function that rebuilds
-        weights.
-        """
+        """Return the arrays by field name, and a function that rebuilds the weights."""
         names = ("data", "scale", "zero_point", "minimum", "order")
         form = _WeightsBuilder(self.axis, self.block, self.bits, self.dtype)
         return {name: getattr(self, name) for name in names}, form
@@ -185,9 +184,7 @@ class QuantizedWeights(PytreeNode):
 
 @dataclass(frozen=True)
 class _WeightsBuilder:
-    """The form of `QuantizedWeights` without their arrays, to rebuild them of
-    others.
-    """
+    """The static fields of `QuantizedWeights`, which rebuild it from new arrays."""
 
     axis: int | None
     block: int | None
@@ -202,6 +199,7 @@ class _WeightsBuilder:
         minimum: object,
         order: numpy.ndarray,
     ) -> QuantizedWeights:
+        """Build quantised weights of these arrays."""
         return QuantizedWeights(
             data,
             scale,
@@ -216,11 +214,12 @@ class _WeightsBuilder:
 
 
 def _bits_of(data: numpy.ndarray) -> int:
+    """Return the bit width of an array's dtype."""
     return dtypes.bits(dtypes.canonical_dtype(data.dtype))
 
 
 def _as_floats(part: object, dtype: str) -> Array:
-    """A scale or minimum as floats of a dtype."""
+    """Return a scale or minimum as floats of a dtype; dequantise it if quantised."""
     if isinstance(part, QuantizedWeights):
         return part.dequantize(dtype)
     return astype(lift(part), dtype)

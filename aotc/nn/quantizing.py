@@ -110,7 +110,7 @@ def dequantize(
 
 
 def _difference_dtype(integer: str) -> str:
-    """The dtype in which two integers of this dtype have an exact difference."""
+    """Return the dtype in which differences of an integer dtype are exact."""
     return "i32" if dtypes.bits(integer) < 32 else "i64"
 
 
@@ -155,7 +155,7 @@ def _steps(
     block: int | None,
     bounds: Bounds,
 ) -> tuple[Array, Array]:
-    """`x / scale`, not rounded, and the zero point; their sum is within the bounds.
+    """Return `x / scale`, clamped but not rounded, and the zero point.
 
     Both are f32 for half precision, which has not all integers of 16 bits.
     """
@@ -168,7 +168,7 @@ def _steps(
 
 
 def _range(dtype: DTypeLike, bits: int | None) -> Bounds:
-    """The least and the greatest integer."""
+    """Return the least and the greatest integer of a dtype or number of bits."""
     name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.INTEGERS or dtypes.bits(name) > 16:
         fail(
@@ -187,7 +187,7 @@ def _range(dtype: DTypeLike, bits: int | None) -> Bounds:
 def broadcast_along(
     part: Array, x: Array, axis: int | None, block: int | None = None
 ) -> Array:
-    """Reshape a scale or zero point to broadcast with x: for all, `axis`, or blocks.
+    """Reshape scales or zero points, per tensor, axis or block, to broadcast with x.
 
     Raises:
         InputError: `shape-mismatch` if it has not one number for each of them.
@@ -211,7 +211,7 @@ def broadcast_along(
 
 
 def _counts(x: Array, axis: int, block: int | None) -> Shape:
-    """Return the shape of numbers for each element of an axis, or for each block."""
+    """Return the shape of per-axis or per-block scales of `x`."""
     if block is None:
         return x.type.shape[axis : axis + 1]
     if block < 1:
@@ -223,7 +223,7 @@ def _counts(x: Array, axis: int, block: int | None) -> Shape:
 def quantization_scale(
     low: ArrayLike, high: ArrayLike, dtype: DTypeLike = "i8", *, bits: int | None = None
 ) -> tuple[Array, Array]:
-    """The scale and zero point (i32) for floats from `low` to `high`, and 0."""
+    """Return scale and zero point (i32) so that [low, high] and 0 are representable."""
     least, greatest = _range(dtype, bits)
     low = np.minimum(as_float(low), 0.0)
     high = np.maximum(as_float(high), 0.0)
@@ -354,7 +354,7 @@ def integer_conv(
 
 
 def _offset(q: ArrayLike, zero_point: ArrayLike, axis: int | None = None) -> Array:
-    """`q - zero_point` in i16, where it is exact; padding is 0 then."""
+    """Return `q - zero_point` in i16, so that padding with 0 is right."""
     array = lift(q)
     if array.dtype not in ("i8", "u8"):
         fail("dtype-mismatch", f"expected i8 or u8; got {array.type}")

@@ -65,12 +65,12 @@ def _group_count(x: Array, kernels: Array, sizes: Array) -> int:
 
 
 def _block(x: Array, row: Array) -> Array:
-    """The rows of a block; any ones after the end of x."""
+    """Return `_BLOCK` rows of x from `row` on; the last row repeats beyond the end."""
     return np.take(x, np.add(np.arange(_BLOCK, dtype="i32"), row), 0, mode="clip")
 
 
 def _rows(ys: Array, starts: Array, ends: Array, first: Array, rows: Size) -> Array:
-    """Gather the results of all rows from those of the blocks."""
+    """Gather the result of each row from the blocks that computed it."""
     number = np.arange(rows, dtype="i32")
     group = np.searchsorted(ends, number, "right")
     inside = np.less(number, ends[-1])

@@ -216,7 +216,9 @@ def gru(
 def _scan(
     advance: Step, first: State, inputs: Array, lengths: ArrayLike | None, reverse: bool
 ) -> tuple[Array, State]:
-    """Return all hidden states, and the last state."""
+    """Run a recurrent step over the sequences; return all hidden states and the last
+    state.
+    """
 
     def step(state: State, x: Array) -> tuple[State, Array]:
         new = advance(x, state)
@@ -242,6 +244,8 @@ def _scan(
 
 
 def _simple_step(recurrent: ArrayLike, activation: Activation) -> Step:
+    """Return the step function of a simple RNN."""
+
     def step(inputs: Array, state: State) -> State:
         return (activation(np.add(inputs, np.matmul(state[0], recurrent))),)
 
@@ -256,6 +260,7 @@ def _lstm_step(
     coupled: bool = False,
     projection: ArrayLike | None = None,
 ) -> Step:
+    """Return the step function of an LSTM."""
     _require_options(gates, "ifgo", activations, 3)
     squash, curve, curve_cell = activations
     looks = {} if peepholes is None else _by_gate(peepholes, gates.replace("g", ""))
@@ -287,6 +292,7 @@ def _gru_step(
     gates: str = "rzn",
     activations: Sequence[Activation] = (sigmoid, np.tanh),
 ) -> Step:
+    """Return the step function of a GRU."""
     _require_options(gates, "rzn", activations, 2)
     squash, curve = activations
     kernels = {} if reset_after else _by_gate(recurrent, gates)
@@ -315,7 +321,7 @@ def _gru_step(
 
 
 def _by_gate(x: ArrayLike, gates: str) -> dict[str, Array]:
-    """Return the equal parts of the last axis by name, a letter of `gates` each."""
+    """Split the last axis into equal parts; return them by the letters of `gates`."""
     return dict(zip(gates, np.split(x, len(gates), -1), strict=True))
 
 
@@ -325,6 +331,7 @@ def _by_gate(x: ArrayLike, gates: str) -> dict[str, Array]:
 def _require_options(
     gates: str, known: str, activations: Sequence[Activation], count: int
 ) -> None:
+    """Raise unless gates are a permutation of `known` and activations are `count`."""
     if sorted(gates) != sorted(known):
         fail("bad-mode", f"expected the gates {known!r} in any order; got {gates!r}")
     if len(activations) != count:
@@ -332,7 +339,7 @@ def _require_options(
 
 
 def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
-    """The lengths of sequences in i32, which must be one integer for each."""
+    """Return sequence lengths in i32; raise unless there is one integer each."""
     array = lift(lengths)
     is_integer = array.dtype in dtypes.INTEGERS
     if not is_integer or array.type.shape != inputs.type.shape[1:2]:
@@ -346,7 +353,7 @@ def _lengths(lengths: ArrayLike, inputs: Array) -> Array:
 
 
 def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
-    """Return the contribution of all elements of sequences to the gates at once."""
+    """Multiply the sequences by the input kernel, for all steps together."""
     array = lift(xs)
     if array.ndim != 3:
         fail(
@@ -356,7 +363,7 @@ def _inputs(xs: ArrayLike, kernel: ArrayLike, bias: ArrayLike | None) -> Array:
 
 
 def _sum(bias: ArrayLike | None, other: ArrayLike | None) -> ArrayLike | None:
-    """The biases as one."""
+    """Return the sum of two optional biases."""
     if bias is None or other is None:
         return other if bias is None else bias
     return np.add(bias, other)
@@ -369,7 +376,7 @@ def _first(
     gates: int,
     projection: ArrayLike | None = None,
 ) -> Array:
-    """The state before anything, for inputs length, batch, gates * units."""
+    """Return the initial hidden state, zeros by default, after checking its shape."""
     if initial is None:
         initial = np.zeros((inputs.shape[1], *lift(recurrent).shape[:1]), inputs.dtype)
     return _state(initial, recurrent, gates, projection)
@@ -381,7 +388,7 @@ def _first_cell(
     recurrent: ArrayLike,
     projection: ArrayLike | None,
 ) -> Array:
-    """Return the first cell, which has as many units as there are to be projected."""
+    """Return the initial cell state of an LSTM, zeros by default."""
     if projection is None:
         return _first(initial, inputs, recurrent, 4)
     units = lift(projection).shape[0]
@@ -399,7 +406,7 @@ def _state(
     gates: int,
     projection: ArrayLike | None = None,
 ) -> Array:
-    """The state, which must have as many units as the kernel says."""
+    """Return a hidden state after checking it against the recurrent kernel's shape."""
     state, kernel = lift(hidden), lift(recurrent)
     size = state.type.shape[-1] if state.ndim else 0
     units = size

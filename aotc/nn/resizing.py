@@ -42,7 +42,7 @@ def resize(
     antialias: bool = False,
     cubic: float = -0.75,
 ) -> Array:
-    """An image with other spatial sizes.
+    """Resize the spatial axes of an image by interpolation.
 
     Places beyond the border take the nearest pixel; with `antialias` they do not count.
 
@@ -89,7 +89,9 @@ def resize(
 
 
 def _place_dtype(x: Array, *sizes: Size) -> str:
-    """Return the dtype of places: f64 in NumPy and for images of f64."""
+    """Return the dtype of coordinates: f64 for static sizes and f64 images, else
+    f32.
+    """
     known = all(isinstance(size, int) for size in sizes)
     return "f64" if known or x.dtype == "f64" else "f32"
 
@@ -97,7 +99,7 @@ def _place_dtype(x: Array, *sizes: Size) -> str:
 def _target(
     x: Array, sizes: Size | Sequence[Size] | None, scale: Scale | None
 ) -> tuple[list[Size], list[float | None]]:
-    """The new spatial sizes, and the factors that are given instead of their ratios."""
+    """Return the new spatial sizes, and scale factors where the user gave them."""
     spatial = spatial_rank(x)
     given = sizes if scale is None else scale
     if given is None:
@@ -112,6 +114,7 @@ def _target(
 
 
 def _scaled_size(size: Size, factor: float) -> Size:
+    """Return a size times a factor, rounded down."""
     if float(factor).is_integer():
         return size * int(factor)
     return math.floor(
@@ -120,7 +123,7 @@ def _scaled_size(size: Size, factor: float) -> Size:
 
 
 def _each(given: Any, spatial: int) -> list[Any]:
-    """Return one positive number per spatial axis."""
+    """Return one positive number per spatial axis; raise if there are others."""
     many = isinstance(given, (list, tuple))
     values = list(given) if many else [given] * spatial
     numbers = [value for value in values if isinstance(value, (int, float))]
@@ -137,9 +140,7 @@ def _each(given: Any, spatial: int) -> list[Any]:
 def _source_positions(
     size: Size, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Places:
-    """Return positions in x of the result's pixels; the ratio of sizes is the
-    default factor.
-    """
+    """Return the coordinate in x of each pixel of the result, along one axis."""
     i, after, before = grid(new, size, dtype)
     xp = module_of(after)
     ratio = after / before if factor is None else factor
@@ -158,7 +159,7 @@ def _source_positions(
 def _nearest(
     x: Array, axis: int, new: Size, factor: float | None, coordinates: str, dtype: str
 ) -> Array:
-    """Resize by the nearest position; halves round up, "asymmetric" rounds down."""
+    """Resize one axis by nearest neighbours; "asymmetric" rounds down."""
     size = x.shape[axis]
     repeats = whole_ratio(new, size)
     if repeats and factor in (None, repeats) and coordinates != "align_corners":
@@ -206,7 +207,7 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 
 
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
-    """Regroup channels from C, blocks to blocks, C (`before`), or the other way."""
+    """Swap the order of channels and block positions within the channel axis."""
     x, b = _blocks(x, factor)
     *rest, c = x.type.shape
     if c % (b * b) != 0:
@@ -217,6 +218,7 @@ def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
 
 
 def _blocks(x: ArrayLike, block: int) -> tuple[Array, int]:
+    """Return the image and block size, after checking both."""
     x = lift(x)
     if x.ndim != 4 or not isinstance(block, int) or block < 1:
         fail(

@@ -24,7 +24,9 @@ __all__ = ["Routing", "mixture_of_experts"]
 
 
 class Routing(NamedTuple):
-    """The distribution of tokens over experts."""
+    """Statistics of a mixture of experts: balance loss, choices per expert, dropped
+    ones.
+    """
 
     balance: Array  # a loss, 1 where all experts are chosen alike
     fractions: Array  # of the choices, for each expert
@@ -77,7 +79,7 @@ def mixture_of_experts(
 
 
 def _expert_count(x: Array, logits: Array, k: int, capacity: int) -> int:
-    """The number of experts; fails if the shapes or counts do not fit."""
+    """Return the number of experts; raise if shapes or counts do not fit."""
     if x.ndim != 3 or logits.ndim != 3 or x.type.shape[:2] != logits.type.shape[:2]:
         fail(
             "shape-mismatch",
@@ -93,13 +95,13 @@ def _expert_count(x: Array, logits: Array, k: int, capacity: int) -> int:
 
 
 def _rows(x: Array, numbers: Array) -> Array:
-    """The rows of these numbers; zeros where there is none."""
+    """Gather rows by index; an index beyond the end gives zeros."""
     return np.take(x, numbers, 0, mode="fill", fill_value=0)
 
 
 def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Array]:
-    """Assign choices [groups, tokens, k] to places; return whether each fits, and its
-    place.
+    """Assign choices [groups, tokens, k] to expert slots; return which fit, and the
+    slots.
 
     Places are numbered as experts, groups, capacity. The number after the last one
     stands for none.
@@ -116,7 +118,7 @@ def _assign_places(chosen: Array, count: int, capacity: int) -> tuple[Array, Arr
 
 
 def _sources(places: Array, total: Size) -> Array:
-    """Return the token at each place; the number of tokens for an empty place."""
+    """Return the token in each expert slot; the number of tokens for an empty slot."""
     groups, tokens, _ = places.shape
     numbers = emit("iota", shape=(groups * tokens, 1), axis=0, dtype="i32")
     numbers = np.broadcast_to(np.reshape(numbers, (groups, tokens, 1)), places.shape)
@@ -125,7 +127,7 @@ def _sources(places: Array, total: Size) -> Array:
 
 
 def _routing(probabilities: Array, chosen: Array, fits: Array, count: int) -> Routing:
-    """Measure the distribution of tokens; only probabilities have a derivative."""
+    """Return the statistics of a routing; only the balance loss has a derivative."""
     dtype = probabilities.dtype
     fractions = np.mean(one_hot(chosen, count, dtype), (0, 1, 2))
     shares = np.mean(probabilities, (0, 1))

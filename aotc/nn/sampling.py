@@ -19,7 +19,7 @@ Places = Sequence[Array]
 
 
 def pixels_at(image: Array, places: Places) -> Array:
-    """The pixels (last axis channels) at whole places, the nearest beyond the border.
+    """Return the pixels at integer coordinates, clamped to the image's border.
 
     Args:
         image: N, spatial…, C.
@@ -35,7 +35,7 @@ def pixels_at(image: Array, places: Places) -> Array:
 
 
 def inside_mask(image: Array, places: Places) -> Array:
-    """Return whether places are inside of the image, with a last axis for the
+    """Return whether coordinates are inside the image, with a last axis for
     channels.
     """
     inside = [
@@ -50,14 +50,14 @@ Taps = Callable[[Array], tuple[Array, list[Array]]]
 
 
 def linear(place: Array) -> tuple[Array, list[Array]]:
-    """The two pixels around a place."""
+    """Return the pixel before a coordinate, and linear weights of it and the next."""
     first = np.floor(place)
     share = np.subtract(place, first)
     return first, [np.subtract(1.0, share), share]
 
 
 def cubic(place: Array) -> tuple[Array, list[Array]]:
-    """Return the floor and four shares of Keys's cubic convolution (1981)."""
+    """Return the first of four pixels around a coordinate, and their cubic weights."""
     a, floor = -0.75, np.floor(place)
     t = np.subtract(place, floor)
     shares = []
@@ -71,7 +71,7 @@ def cubic(place: Array) -> tuple[Array, list[Array]]:
 
 
 def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -> Array:
-    """The sum of pixels around places, each with its share."""
+    """Return the weighted sum of the pixels around coordinates."""
     firsts, shares = zip(*map(taps, places), strict=True)
     terms = []
     for offsets in itertools.product(*(range(len(each)) for each in shares)):
@@ -83,7 +83,7 @@ def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -
 
 
 def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
-    """Convert -1 … 1, the centers or the edges of the outer pixels, to pixels."""
+    """Convert a coordinate from [-1, 1] to pixels."""
     half = np.multiply(np.add(place, 1.0), 0.5)
     if align_corners:
         return np.multiply(half, size - 1)
@@ -91,7 +91,7 @@ def to_pixels(place: Array, size: Size, align_corners: bool) -> Array:
 
 
 def reflect(place: Array, size: Size, align_corners: bool) -> Array:
-    """Reflect places beyond the border as in mirrors at it."""
+    """Reflect coordinates outside the image at its borders."""
     low = 0.0 if align_corners else -0.5
     span = np.asarray(maximum(size - 1, 1) if align_corners else size, place.dtype)
     away = np.absolute(np.subtract(place, low))
@@ -114,7 +114,7 @@ def grid_sample(
     *,
     align_corners: bool = False,
 ) -> Array:
-    """The image at the places of `grid`.
+    """Return the image interpolated at the coordinates of `grid`.
 
     Args:
         x: N, spatial…, C.
@@ -159,7 +159,7 @@ def grid_sample(
 
 
 def _require_sampling(x: Array, grid: Array, method: str, padding: str) -> None:
-    """Refuse shapes that do not fit, and methods and paddings that there are not."""
+    """Raise for shapes that do not fit, and unknown methods or paddings."""
     spatial, shape = x.ndim - 2, grid.type.shape
     if spatial < 1 or shape[-1:] != (spatial,) or shape[:1] != x.type.shape[:1]:
         fail(

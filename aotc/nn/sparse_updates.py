@@ -41,7 +41,7 @@ def sparse_update(
     memory: int | str | None = None,
     moments: int = 2,
 ) -> SparseUpdate:
-    """The function of which some weights learn.
+    """Return the function with only some of its weights trainable.
 
     Args:
         function: of a pytree of weights, and other arguments.
@@ -67,7 +67,7 @@ def sparse_update(
 
 @dataclass(frozen=True)
 class SparseUpdate:
-    """A function of which some weights learn.
+    """A function of which only some weights are trained.
 
     Learned weights are a dict of arrays, by the names that they have in the first
     argument, such as `head.kernel`.
@@ -91,13 +91,13 @@ class SparseUpdate:
         *args: PyTree,
         **kwargs: PyTree,
     ) -> Any:
-        """Call the function with learned weights in the place of the given ones."""
+        """Call the function with trained weights in place of the given ones."""
         return self.function(_replaced(params, learned, _in_graph), *args, **kwargs)
 
     def init(
         self, params: PyTree, *args: PyTree, **kwargs: PyTree
     ) -> dict[str, numpy.ndarray]:
-        """Return copies of the weights that learn, in the order of the first argument.
+        """Return copies of the trainable weights, by name.
 
         Args:
             params: of the function, as arrays.
@@ -127,7 +127,7 @@ class SparseUpdate:
         return {name: weight for name, weight in found.items() if name in fitting}
 
     def merge(self, learned: Mapping[str, ArrayLike], params: PyTree) -> PyTree:
-        """Return the weights with the learned ones among them, for the function."""
+        """Return all weights of the function, with the trained ones replaced."""
         return _replaced(params, learned, lambda array, _: numpy.asarray(array))
 
     def _fitting(
@@ -138,7 +138,7 @@ class SparseUpdate:
         args: tuple[PyTree, ...],
         kwargs: Mapping[str, PyTree],
     ) -> set[str]:
-        """Return the names of the weights nearest to the result that learn in memory.
+        """Choose weights nearest to the result whose training fits into `memory` bytes.
 
         A weight is as near as the first op that reads it. One that does not fit is left
         out, and those before it are tried all the same: a bias takes less.
@@ -175,7 +175,7 @@ class SparseUpdate:
 
 
 def _byte_count(memory: int | str | None) -> int | None:
-    """Return the number of bytes that a user gives as a number or text."""
+    """Return a user's number or text, such as "64MB", in bytes."""
     if memory is None:
         return None
     try:
@@ -188,7 +188,7 @@ def _byte_count(memory: int | str | None) -> int | None:
 
 
 def _weights(params: PyTree) -> dict[str, Any]:
-    """Return the arrays of floats among the leaves, by name."""
+    """Return the float arrays among a pytree's leaves, by name."""
     leaves, structure = flatten(params)
     return {
         name: leaf
@@ -202,7 +202,7 @@ def _replaced(
     learned: Mapping[str, ArrayLike],
     convert: Callable[[ArrayLike, Any], object],
 ) -> Any:
-    """Return the pytree with learned weights in the place of leaves of their names.
+    """Return the pytree with leaves replaced by the trained weights of their names.
 
     Raises:
         InputError: `not-learned`: there is no such weight, or it has another shape.
@@ -226,18 +226,18 @@ def _replaced(
 
 
 def _in_graph(array: ArrayLike, leaf: Any) -> Array:
-    """Return a learned weight in the dtype of the weight whose place it takes."""
+    """Cast a trained weight to the dtype of the weight that it replaces."""
     return astype(lift(array), dtypes.canonical_dtype(leaf.dtype))
 
 
 def _first_reader(value: Value, ops: Sequence[Operation]) -> int:
-    """Return the number of the first op that reads a value, or how many there are."""
+    """Return the index of the first op that uses a value; len(ops) if none does."""
     readers = {use.owner for use in value.uses}
     return next((n for n, op in enumerate(ops) if op in readers), len(ops))
 
 
 def _kept_bytes(learned: Sequence[Value], ops: Sequence[Operation]) -> int:
-    """Return the bytes of values that derivatives by learned weights may read.
+    """Estimate the bytes of values that the backward pass keeps for these weights.
 
     They are the operands and results of all ops that depend on one of the weights, but
     for the function's own arguments.
@@ -253,7 +253,7 @@ def _kept_bytes(learned: Sequence[Value], ops: Sequence[Operation]) -> int:
 
 
 def _computed(op: Operation) -> Iterator[Value]:
-    """Iterate over the results of an op, and its operands that ops have computed."""
+    """Yield an op's results, and its operands that other ops computed."""
     yield from op.results
     yield from (x for x in op.operands if not isinstance(x.owner, ir.Block))
 

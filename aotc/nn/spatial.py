@@ -24,7 +24,7 @@ def spatial_rank(x: Array) -> int:
 
 
 def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
-    """Return one number of at least 1 per spatial axis."""
+    """Return one integer of at least 1 per spatial axis; raise for others."""
     numbers = (value,) * spatial if isinstance(value, int) else tuple(value)
     if len(numbers) != spatial:
         fail(
@@ -37,9 +37,7 @@ def each(value: Window, spatial: int, what: str = "number") -> tuple[int, ...]:
 
 
 def static_size(size: Size, what: str) -> int:
-    """Return `size`, or refuse a symbolic one in the name of `what`, such as
-    `image`.
-    """
+    """Return `size`; raise if it is symbolic, naming `what` it is of."""
     if not isinstance(size, int):
         article = "an" if what[0] in "aeiou" else "a"
         fail("symbolic-size", f"expected {article} {what} of fixed size; got {size!r}")
@@ -53,7 +51,7 @@ def sides_of(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """Return low and high padding per spatial axis, in a row.
+    """Return low and high padding of each spatial axis, in a row.
 
     "SAME" gives as many windows as size / stride, rounded up; what is odd goes to the
     end, for "SAME_LOWER" to the start.
@@ -74,9 +72,7 @@ def sides_of(
 
 
 def _same_total(size: Size, reach: int, stride: int) -> Size:
-    """Return the padding for ceil(size / stride) windows; `reach` is a window less
-    1.
-    """
+    """Return the total padding of one axis for ceil(size / stride) windows."""
     total = ((size + (stride - 1)) // stride - 1) * stride + reach + 1 - size
     if isinstance(total, int):
         return max(total, 0)
@@ -90,6 +86,9 @@ def _same_total(size: Size, reach: int, stride: int) -> Size:
 
 
 def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
+    """Return padding given as numbers or pairs as low and high of each axis, in a
+    row.
+    """
     sides = [padding] * spatial if isinstance(padding, int) else list(padding)
     pairs = [
         (side, side) if isinstance(side, int | SymbolicDim) else side for side in sides
@@ -100,12 +99,13 @@ def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
 
 
 def _is_pair(sides: Any) -> bool:
+    """Return whether explicit padding of an axis is a (low, high) pair."""
     listed = isinstance(sides, (list, tuple)) and len(sides) == 2
     return listed and all(isinstance(side, int | SymbolicDim) for side in sides)
 
 
 def fail_padding(padding: Padding) -> NoReturn:
-    """Refuse an invalid padding."""
+    """Raise `InputError` for an invalid padding."""
     fail(
         "bad-padding",
         "expected padding 'SAME', 'SAME_LOWER', 'VALID', an int, or an int or "
@@ -116,7 +116,7 @@ def fail_padding(padding: Padding) -> NoReturn:
 def pad_spatial(
     x: Array, sides: Sides, value: float = 0.0, interior: Sequence[int] | None = None
 ) -> Array:
-    """`x` with `sides` around its spatial axes; negative ones cut."""
+    """Pad the spatial axes of `x` by `sides`; negative numbers crop."""
     between = (0, *(interior or (0,) * (x.ndim - 2)), 0)
     low, high = (0, *sides[::2], 0), (0, *sides[1::2], 0)
     if not any(map(_is_some, (*low, *high, *between))):
@@ -125,13 +125,14 @@ def pad_spatial(
 
 
 def _is_some(size: Size) -> bool:
+    """Return whether a size is not the constant 0."""
     return not (isinstance(size, int) and size == 0)
 
 
 def pad_for_op(
     x: Array, sides: Sides, value: float = 0.0
 ) -> tuple[Array, tuple[int, ...]]:
-    """`x` and the padding left to an op, which takes fixed and no negative numbers.
+    """Pad `x` where the op cannot; return it and the padding left to the op.
 
     Any other padding is done here, and none is left to the op.
     """

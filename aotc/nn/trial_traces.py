@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 def is_array(leaf: object) -> TypeGuard[ArrayOrSpec]:
-    """Return whether a leaf of arguments is an array, or the spec of one."""
+    """Return whether a pytree leaf is an array or a spec of one."""
     return isinstance(leaf, Spec) or (hasattr(leaf, "dtype") and hasattr(leaf, "shape"))
 
 
 @contextmanager
 def trial_trace(name: str, *trees: PyTree) -> Iterator[tuple[Trace, tuple[Any, ...]]]:
-    """Open a trace that is thrown away, whose arguments are arrays of pytrees.
+    """Open a temporary trace whose arguments are the arrays of pytrees.
 
     Args:
         name: of the traced function.
@@ -60,7 +60,7 @@ def trial_trace(name: str, *trees: PyTree) -> Iterator[tuple[Trace, tuple[Any, .
 
 
 def _static_type(leaf: ArrayOrSpec) -> Tensor:
-    """Return the type of an array, or of a spec, of static sizes."""
+    """Return the type of an array or spec; raise for symbolic sizes."""
     shape = tuple(leaf.shape)
     if not all(isinstance(size, (int, numpy.integer)) for size in shape):
         sizes = ", ".join(str(getattr(size, "name", size)) for size in shape)

@@ -45,7 +45,7 @@ __getattr__, __dir__ = lazy_attributes(__name__, "aotc.numpy.namespace")
 
 
 def _functions_of_arrays() -> dict[str, Any]:
-    """Return what operators and methods of arrays call, by name."""
+    """Return the functions behind the operators and methods of `Array`, by name."""
     from aotc.numpy.updating import At
 
     return {name: __getattr__(name) for name in __getattr__("__all__")} | {"at": At}

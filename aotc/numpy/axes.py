@@ -17,7 +17,7 @@ else:  # `one_axis` refuses the rest, and says what it got
 
 
 def one_axis(x: Array, axis: SupportsIndex | None, new: int = 0) -> int:
-    """`axis` counted from the front; `new` axes are about to be added to `x`."""
+    """Return `axis` counted from the front, for `x` with `new` axes added."""
     rank = x.ndim + new
     try:
         number = operator.index(axis)  # type: ignore[arg-type]
@@ -29,7 +29,7 @@ def one_axis(x: Array, axis: SupportsIndex | None, new: int = 0) -> int:
 
 
 def axis_list(x: Array, axes: Axes, new: int = 0) -> list[int]:
-    """Return one axis or several, counted from the front, in the order given."""
+    """Return axes counted from the front, in the order given; raise for duplicates."""
     wanted: Sequence[Any] = axes if isinstance(axes, (tuple, list, range)) else (axes,)
     numbers = [one_axis(x, axis, new) for axis in wanted]
     if len(set(numbers)) != len(numbers):
@@ -38,10 +38,10 @@ def axis_list(x: Array, axes: Axes, new: int = 0) -> list[int]:
 
 
 def rising_axes(x: Array, axes: Axes) -> tuple[int, ...]:
-    """The axes in rising order; all of them for None."""
+    """Return the axes in rising order; all of them for None."""
     return tuple(range(x.ndim) if axes is None else sorted(axis_list(x, axes)))
 
 
 def other_axes(x: Array, axes: Sequence[int]) -> list[int]:
-    """Return the other axes of `x`."""
+    """Return the axes of `x` that are not in `axes`."""
     return [axis for axis in range(x.ndim) if axis not in axes]

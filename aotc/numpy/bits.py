@@ -124,7 +124,7 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
 
 
 def _power_of_two(exponent: Array, dtype: str) -> Array:
-    """2**exponent, a normal number."""
+    """Return 2**exponent, where that is a normal float."""
     _, fraction, bias = _FORMATS[dtype]
     return bitcast(left_shift(add(exponent, bias), fraction), dtype)
 
@@ -151,6 +151,7 @@ def count_leading_zeros(x: ArrayLike) -> Array:
 
 
 def _integers(x: ArrayLike) -> Array:
+    """Return an array of integers; raise for other dtypes."""
     array = lift(x)
     if array.dtype not in dtypes.INTEGERS:
         fail("dtype-mismatch", f"expected integers; got {array.type}")
@@ -158,7 +159,7 @@ def _integers(x: ArrayLike) -> Array:
 
 
 def _ones(x: Array) -> Array:
-    """The number of bits set in unsigned x: sums of ever wider fields, side by side."""
+    """Return the number of bits set in each unsigned integer."""
     width = dtypes.bits(x.dtype)
     field = 1
     while field < width:

@@ -29,7 +29,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 
 
 def common_shape(*shapes: Shape) -> Shape:
-    """Return the shape that shapes broadcast to, in the compiler's sizes."""
+    """Return the shape that these shapes broadcast to, in compiler sizes."""
     if shapes and all(shape == shapes[0] for shape in shapes):  # most often
         found = tuple(shapes[0])
     else:
@@ -42,6 +42,7 @@ def common_shape(*shapes: Shape) -> Shape:
 
 
 def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
+    """Return the size of one axis that these sizes broadcast to, or raise."""
     distinct = list(dict.fromkeys(size for size in sizes if size != 1))
     if len(distinct) > 1:
         one, other = distinct[:2]
@@ -60,7 +61,7 @@ def _common_size(sizes: tuple[Size, ...], shapes: tuple[Shape, ...]) -> Size:
 
 
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
-    """`array` repeated to `shape`, of as many axes or more; sizes may be symbolic.
+    """Broadcast `array` to `shape`, of as many axes or more; sizes may be symbolic.
 
     Raises:
         InputError: `shape-mismatch` if a size is neither 1 nor provably that of
@@ -70,7 +71,7 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
 
 
 def _broadcast(x: Array, wanted: Shape) -> Array:
-    """Broadcast to a shape that arrays have."""
+    """Broadcast an array to a shape in compiler sizes."""
     if x.type.shape == wanted:
         return x
     if x.ndim > len(wanted):
@@ -83,19 +84,19 @@ def _broadcast(x: Array, wanted: Shape) -> Array:
 
 
 def broadcast_arrays(*args: ArrayLike) -> list[Array]:
-    """The arrays, all repeated to their common shape."""
+    """Return the arrays, all broadcast to their common shape."""
     arrays = [lift(x) for x in args]
     shape = common_shape(*(x.type.shape for x in arrays))
     return [_broadcast(x, shape) for x in arrays]
 
 
 def common(*xs: ArrayLike) -> list[Array]:
-    """The operands as arrays of one dtype and shape."""
+    """Convert operands to one dtype and broadcast them to one shape."""
     return broadcast_arrays(*one_dtype(*xs))
 
 
 def as_shape(shape: ShapeLike) -> Shape:
-    """A shape given as a tuple, a list or a single size, in the compiler's sizes."""
+    """Return a tuple, a list or a single size as a tuple of compiler sizes."""
     sizes: tuple[Any, ...] = (
         tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     )
@@ -103,6 +104,7 @@ def as_shape(shape: ShapeLike) -> Shape:
 
 
 def _as_size(size: Size | SupportsIndex) -> Size:
+    """Return a size as an int or compiler symbol; raise for others."""
     if isinstance(size, SymbolicDim):
         return compiler_size(size)
     try:
@@ -115,7 +117,7 @@ def _as_size(size: Size | SupportsIndex) -> Size:
 
 
 def new_shape(shape: ShapeLike) -> Shape:
-    """The shape of an array that is to be made: no size is negative."""
+    """Return a shape in compiler sizes; raise if a size is negative."""
     sizes = as_shape(shape)
     if any(isinstance(size, int) and size < 0 for size in sizes):
         fail("bad-shape", f"expected sizes of 0 or more; got {format_shape(sizes)}")

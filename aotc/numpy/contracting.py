@@ -34,7 +34,7 @@ _SEARCHED = 6
 
 @dataclass(frozen=True)
 class _Term:
-    """An operand or intermediate result, with one label per axis."""
+    """An operand or intermediate result of an einsum, with one label per axis."""
 
     labels: Labels
     array: Array
@@ -64,7 +64,7 @@ def einsum(subscripts: str, /, *operands: ArrayLike) -> Array:
 def _parse_subscripts(
     subscripts: str, arrays: Sequence[Array]
 ) -> tuple[list[Labels], Labels]:
-    """The labels of each operand and of the result."""
+    """Return the axis labels of each operand and of the result of an einsum."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     texts = left.split(",")
     if len(texts) != len(arrays):
@@ -93,6 +93,7 @@ def _parse_subscripts(
 
 
 def _labels(text: str, array: Array) -> Labels:
+    """Return one label per axis of an operand; raise if the subscripts do not fit."""
     named = len(text.replace("...", ""))
     hidden = array.ndim - named
     fits = hidden >= 0 if "..." in text else hidden == 0
@@ -115,7 +116,7 @@ def _split_dots(text: str, dots: Labels) -> Labels:
 
 
 def _take_diagonals(term: _Term) -> _Term:
-    """The operand without repeated labels."""
+    """Return the operand with repeated labels merged, by taking diagonals."""
     labels, array = list(term.labels), term.array
     for label in dict.fromkeys(term.labels):
         while labels.count(label) > 1:
@@ -134,7 +135,7 @@ def _take_diagonals(term: _Term) -> _Term:
 
 
 def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
-    """The operands without axes of size 1 that another one has in full."""
+    """Drop axes of size 1 that broadcast to another operand's axis."""
     sizes: dict[str, Size] = {}
     for term in terms:
         for label, size in zip(term.labels, term.array.type.shape, strict=True):
@@ -152,6 +153,7 @@ def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
 
 
 def _without_unit_axes(term: _Term, sizes: dict[str, Size]) -> _Term:
+    """Drop an operand's axes of size 1 whose label has another size."""
     pairs = list(zip(term.labels, term.array.type.shape, strict=True))
     axes = [i for i, (label, n) in enumerate(pairs) if n == 1 and sizes[label] != 1]
     kept = [label for i, label in enumerate(term.labels) if i not in axes]
@@ -159,7 +161,7 @@ def _without_unit_axes(term: _Term, sizes: dict[str, Size]) -> _Term:
 
 
 def _sum_unused_axes(term: _Term, kept: set[str]) -> _Term:
-    """The operand without the axes that no one needs any more."""
+    """Sum an operand over axes whose labels are not in `kept`."""
     gone = [axis for axis, label in enumerate(term.labels) if label not in kept]
     if not gone:
         return term
@@ -171,7 +173,7 @@ def _sum_unused_axes(term: _Term, kept: set[str]) -> _Term:
 
 
 def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
-    """The terms with one pair replaced by its product, which comes last."""
+    """Replace the cheapest pair of terms by its product, which is put last."""
     sizes = {
         label: _typical(size)
         for term in terms
@@ -188,7 +190,8 @@ def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
 def _cheapest(
     terms: tuple[frozenset[str], ...], output: frozenset[str], sizes: dict[str, float]
 ) -> tuple[float, tuple[int, int]]:
-    """Return the least number of products to contract all terms, and the first pair.
+    """Return the least number of multiplications of any contraction order, and its
+    first pair.
 
     Tries all orders; of more terms than `_SEARCHED` it looks at the next pair only.
     """
@@ -207,6 +210,7 @@ def _cheapest(
 
 
 def _typical(size: Size) -> float:
+    """Return a size as a number; a typical one for a symbol."""
     if not isinstance(size, SymbolicDim):
         return size
     low, high = bounds(size)
@@ -214,7 +218,7 @@ def _typical(size: Size) -> float:
 
 
 def _product(left: _Term, right: _Term, kept: set[str], output: Labels) -> _Term:
-    """Multiply two operands, and sum over labels that are not kept.
+    """Multiply two operands, and sum over labels that are not in `kept`.
 
     The operand whose axes come first in the output is the left one, which saves
     transposing the result.

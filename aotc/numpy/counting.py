@@ -60,6 +60,7 @@ def bincount(
 
 
 def _length(values: Array, minlength: int) -> int:
+    """Return the number of bins of `bincount`; raise if only a call decides it."""
     if values._data is None:
         fail(
             "symbolic-size",
@@ -134,7 +135,7 @@ def histogram_bin_edges(
 
 
 def _span(x: Array, given: Any) -> tuple[Array, Array]:
-    """The ends of the histogram; apart by 1 where all elements are equal."""
+    """Return the ends of a histogram, at least 1 apart."""
     if given is not None:
         first, last = (lift(float(end), x.dtype) for end in given)
     elif x.type.shape[0] == 0:

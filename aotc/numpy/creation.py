@@ -41,7 +41,7 @@ _MOST_NUMBERS = 2**31 - 1
 
 
 def asarray(a: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """`a` as an array; nested lists may hold arrays."""
+    """Convert `a` to an array; nested lists may hold arrays."""
     wanted = None if dtype is None else dtypes.canonical_dtype(dtype)
     if isinstance(a, (list, tuple)) and any(_is_array(part) for part in a):
         made = _stack_parts(a)
@@ -56,11 +56,12 @@ def copy(a: ArrayLike) -> Array:
 
 
 def _stack_parts(parts: Sequence[ArrayLike]) -> Array:
-    """A list that holds arrays somewhere; numbers in it adapt to them."""
+    """Stack a list that holds arrays; plain numbers take their dtype."""
     return stack([part if is_weak(part) else asarray(part) for part in parts])
 
 
 def _is_array(part: object) -> bool:
+    """Return whether a nested list holds an array or symbolic size."""
     if isinstance(part, (list, tuple)):
         return any(map(_is_array, part))
     return isinstance(part, (Array, SymbolicDim))
@@ -147,10 +148,12 @@ def arange(
 
 
 def _float_bounds(*parts: object) -> list[float]:
+    """Return the floats among these bounds."""
     return [part for part in parts if isinstance(part, float)]
 
 
 def _float_range(start: float, stop: float, step: float) -> Any:
+    """Return NumPy's arange of floats; raise if it is too long."""
     if abs((stop - start) / step) > _MOST_NUMBERS:
         fail(
             "bad-range",
@@ -161,11 +164,12 @@ def _float_range(start: float, stop: float, step: float) -> Any:
 
 
 def _as_int(part: object) -> Any:
+    """Return a float as an int; others as they are."""
     return int(part) if isinstance(part, float) else part
 
 
 def _count(start: Any, stop: Any, step: Any) -> Size:
-    """Return the number of steps between the bounds."""
+    """Return the number of steps from `start` to below `stop`."""
     if not isinstance(start, SymbolicDim) and not isinstance(stop, SymbolicDim):
         return len(range(start, stop, step))
     distance: Size = stop - start if step > 0 else start - stop
@@ -215,7 +219,7 @@ def geomspace(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """`num` numbers from `start` to `stop` with one ratio between neighbours."""
+    """`num` numbers from `start` to `stop` with a constant ratio between neighbours."""
     if not start * stop > 0:
         fail("bad-range", f"expected ends of one sign but 0; got {start} and {stop}")
     return _spaced_numbers(np.geomspace, start, stop, num, dtype, endpoint=endpoint)
@@ -229,6 +233,7 @@ def _spaced_numbers(
     dtype: DTypeLike | None,
     **how: float,
 ) -> Array:
+    """Call NumPy's function for evenly spaced numbers; return them in the dtype."""
     if num < 0:
         fail("bad-range", f"expected num to be an integer of 0 or more; got {num}")
     with np.errstate(all="ignore"):
@@ -243,7 +248,7 @@ def _floored_linspace(
 
 
 def _numbers(values: np.ndarray, dtype: DTypeLike | None) -> Array:
-    """Convert NumPy's f64 to the dtype that is wanted."""
+    """Convert NumPy's f64 values to an array of the dtype; f32 by default."""
     name = dtypes.canonical_dtype("f32" if dtype is None else dtype)
     with np.errstate(all="ignore"):
         return Array(data=values.astype(dtypes.to_numpy(name)))
@@ -253,7 +258,9 @@ def _numbers(values: np.ndarray, dtype: DTypeLike | None) -> Array:
 
 
 def meshgrid(*xi: ArrayLike, indexing: str = "xy", sparse: bool = False) -> list[Array]:
-    """The coordinates of a grid: one array per vector, varying along its own axis."""
+    """Return coordinate arrays of a grid: one per vector, varying along its own
+    axis.
+    """
     if indexing not in ("xy", "ij"):
         fail("bad-grid", f"expected indexing 'xy' or 'ij'; got {indexing!r}")
     vectors = [ravel(x) for x in xi]
@@ -283,7 +290,7 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 
 
 def indices(dimensions: Any, dtype: DTypeLike = "i32", sparse: bool = False) -> Any:
-    """The position along each axis of a grid: stacked, or a tuple if `sparse`."""
+    """Return the index along each axis of a grid: stacked, or a tuple if `sparse`."""
     shape, name = as_shape(dimensions), dtypes.canonical_dtype(dtype)
     rank = len(shape)
     lines = []
@@ -303,7 +310,7 @@ def fromfunction(
     dtype: DTypeLike = "f32",
     **kwargs: object,
 ) -> Any:
-    """`function` of the position along each axis."""
+    """Call `function` with the index arrays along each axis of a shape."""
     sizes = as_shape(shape)
     return function(*(indices(sizes, dtype)[i] for i in range(len(sizes))), **kwargs)
 
@@ -325,7 +332,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
 
 
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
-    """The position along each axis of a number that counts elements row by row.
+    """Return the index along each axis of an element's row-major flat index.
 
     Numbers that are known must be those of elements.
     """
@@ -338,7 +345,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
 
 
 def positions_of(numbers: Array, sizes: Shape) -> tuple[Array, ...]:
-    """`unravel_index` of any numbers."""
+    """Compute `unravel_index` for flat indices that may be out of range."""
     rest, found = numbers, []
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))
@@ -347,7 +354,7 @@ def positions_of(numbers: Array, sizes: Shape) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
-    """The number of an element, counted row by row.
+    """Return the row-major flat index of an element from its index along each axis.
 
     Positions must lie inside, which those that are known are held to.
     """
@@ -367,7 +374,7 @@ def ravel_multi_index(multi_index: Sequence[ArrayLike], dims: Any) -> Array:
 
 
 def _require_below(positions: Array, size: Any) -> None:
-    """Refuse known positions that are not 0 or more and below a fixed `size`."""
+    """Raise if known indices are negative or not below a fixed `size`."""
     known = positions._data
     if known is None or not isinstance(size, int):
         return

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def _cumulate(name: str, x: Array, axis: int | None, reverse: bool) -> Array:
-    """The op along `axis`; of the flattened array for None."""
+    """Apply a cumulative op along `axis`; None flattens the array first."""
     x, axis = (ravel(x), 0) if axis is None else (x, axis)
     return emit(name, x, axis=one_axis(x, axis), reverse=reverse)
 
@@ -34,7 +34,7 @@ def cumsum(
     *,
     reverse: bool = False,
 ) -> Array:
-    """The sum of all elements up to each (from the end if `reverse`, as JAX's)."""
+    """The cumulative sum along `axis`; from the end if `reverse` (JAX's)."""
     return _cumulate("cumsum", to_sum_dtype(a, dtype), axis, reverse)
 
 
@@ -45,7 +45,7 @@ def cumprod(
     *,
     reverse: bool = False,
 ) -> Array:
-    """The product of all elements up to each; right derivatives at zeros, too."""
+    """The cumulative product along `axis`; derivatives are right at zeros, too."""
     return _cumulate("cumprod", to_sum_dtype(a, dtype), axis, reverse)
 
 
@@ -78,6 +78,7 @@ def cumulative_prod(
 
 
 def _along_one(a: ArrayLike, axis: int | None) -> tuple[Array, int]:
+    """Return an array and its axis; None stands for a vector's only one."""
     x = lift(a)
     if axis is None and x.ndim != 1:
         fail("bad-axis", f"expected an axis of {x.type}, which is no vector; got None")
@@ -85,6 +86,7 @@ def _along_one(a: ArrayLike, axis: int | None) -> tuple[Array, int]:
 
 
 def _prepend(first: int, y: Array, axis: int) -> Array:
+    """Put the number `first` before the elements along an axis."""
     shape = [1 if i == axis else n for i, n in enumerate(y.shape)]
     return concatenate([broadcast_to(lift(first, y.dtype), shape), y], axis)
 
@@ -104,12 +106,12 @@ def nancumprod(
 
 
 def cummax(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
-    """The largest element up to each (JAX's); NaN from the first one on."""
+    """The largest element so far along `axis` (JAX's); NaN from the first one on."""
     return _cumulate("cummax", to_sum_dtype(a, None), axis, reverse)
 
 
 def cummin(a: ArrayLike, axis: int | None = None, *, reverse: bool = False) -> Array:
-    """The smallest element up to each (JAX's); NaN from the first one on."""
+    """The smallest element so far along `axis` (JAX's); NaN from the first one on."""
     return _cumulate("cummin", to_sum_dtype(a, None), axis, reverse)
 
 

@@ -24,7 +24,7 @@ def slice_axis(x: Array, axis: int, key: slice | SupportsIndex) -> Array:
 
 
 def take_span(x: Array, axis: int, span: StridedRange) -> Array:
-    """The elements of a span."""
+    """Return the elements of a strided range along an axis, backwards if it is."""
     size = x.type.shape[axis]
     if not span.backwards:
         return cut(x, axis, span.start, span.count, span.step)
@@ -37,7 +37,7 @@ def take_span(x: Array, axis: int, span: StridedRange) -> Array:
 
 
 def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
-    """`count` elements of an axis from `start` in steps of `step`, which are there."""
+    """Slice `count` elements of an axis from `start` in steps; all must exist."""
     start, count = compiler_size(start), compiler_size(count)
     if start == 0 and step == 1 and count == x.type.shape[axis]:
         return x
@@ -52,7 +52,7 @@ def cut(x: Array, axis: int, start: Size, count: Size, step: int = 1) -> Array:
 def _require_inside(
     x: Array, axis: int, key: slice | SupportsIndex, position: Size
 ) -> None:
-    """Refuse an element that the contracts do not prove to be there."""
+    """Raise unless contracts prove that the index is within the axis."""
     size = x.type.shape[axis]
     missing = max(-bounds(position)[0], 1 - bounds(size - position)[0])
     if missing <= 0:

@@ -62,7 +62,7 @@ def _lower_triangle(m: Array, k: int) -> Array:
 
 
 def _diagonal_of(rows: Size, columns: Size) -> Array:
-    """Return, for each element of a matrix, the number of its diagonal."""
+    """Return, for each element of a matrix, the offset of its diagonal."""
     for size in (rows, columns):
         if not isinstance(size, SymbolicDim) and size < 0:
             fail("bad-shape", f"expected sizes of 0 or more; got {(rows, columns)}")
@@ -82,7 +82,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The positions of the main diagonal, along each of `ndim` axes of size n."""
+    """Return the indices of the main diagonal, along each of `ndim` axes of size n."""
     return (lift(np.arange(n, dtype="i4")),) * ndim
 
 
@@ -106,6 +106,7 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
 
 def _fixed_sides(arr: ArrayLike, k: int) -> tuple[int, int, int]:
+    """Return rows, `k` and columns of a matrix of fixed sizes."""
     x = lift(arr)
     rows, columns = x.shape if x.ndim == 2 else (None, None)
     if not isinstance(rows, int) or not isinstance(columns, int):
@@ -114,6 +115,7 @@ def _fixed_sides(arr: ArrayLike, k: int) -> tuple[int, int, int]:
 
 
 def _indices(pair: Any) -> tuple[Array, Array]:
+    """Return NumPy's row and column indices as i32 arrays."""
     rows, columns = (lift(part.astype("i4")) for part in pair)
     return rows, columns
 
@@ -137,7 +139,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
 
 
 def _in_steps(x: Array, columns: int, offset: int, count: Size) -> Array:
-    """Return the diagonal elements of rows of fixed length."""
+    """Return a diagonal by a strided slice of the flattened rows."""
     *rest, rows, _ = x.shape
     if count == 0:
         return broadcast_to(astype(0, x.dtype), (*rest, 0))

@@ -40,6 +40,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:
+    """Return both operands as integers of one dtype and shape; raise for others."""
     x, y = common(x1, x2)
     if x.dtype not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected integers; got {x.type} and {y.type}")
@@ -47,12 +48,13 @@ def _integers(x1: ArrayLike, x2: ArrayLike) -> list[Array]:
 
 
 def _unsigned_dtype(dtype: str) -> str:
-    """Return the unsigned dtype, which holds the magnitude of the least number."""
+    """Return the unsigned dtype of the same width, which holds all magnitudes."""
     return "u" + dtype.lstrip("iu")
 
 
 def _euclid(x: Array, y: Array) -> Array:
-    """Compute Euclid's algorithm, in as many steps as the dtype may need.
+    """Compute the greatest common divisor by Euclid's algorithm, unrolled for the
+    dtype.
 
     Neighbours in Fibonacci's sequence need the most (Lamé 1844): one step for each
     factor of the golden ratio.

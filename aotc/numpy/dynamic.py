@@ -46,7 +46,7 @@ def dynamic_update_slice(
 
 
 def _require_fit(x: Array, sizes: Shape) -> None:
-    """Refuse a slice that is not provably within `x`; the op counts the axes."""
+    """Raise unless a slice of `sizes` provably fits into `x`."""
     for size, have in zip(sizes, x.shape, strict=False):
         if bounds(size)[0] < 0 or bounds(have - size)[0] < 0:
             fail(
@@ -56,7 +56,7 @@ def _require_fit(x: Array, sizes: Shape) -> None:
 
 
 def _starts(start_indices: ArrayLike, shape: Shape) -> Array:
-    """The starts as one vector, counted from the front.
+    """Return the start indices as one vector, negative ones counted from the end.
 
     A list may mix numbers and arrays.
     """
@@ -77,7 +77,7 @@ def _holding_sizes(starts: Array) -> Array:
 
 
 def _from_front(starts: Array, sizes: Any) -> Array:
-    """Add the sizes to `starts` where they are negative."""
+    """Add `sizes` to negative start indices."""
     known = starts._data
     if starts.dtype not in dtypes.SIGNED or (
         known is not None and known.min(initial=0) >= 0
@@ -89,6 +89,7 @@ def _from_front(starts: Array, sizes: Any) -> Array:
 
 
 def _vector(parts: list[Array]) -> Array:
+    """Concatenate scalars to a vector."""
     whole, *rest = (emit("reshape", part, shape=(1,)) for part in parts)
     for part in rest:
         whole = emit("concatenate", whole, part, axis=0)

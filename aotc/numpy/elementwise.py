@@ -56,7 +56,7 @@ def divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def common_floats(*xs: ArrayLike) -> list[Array]:
-    """The operands of a function that has float results only, as `common` has them."""
+    """Convert operands to floats of one dtype, broadcast to one shape."""
     if all(map(is_weak, xs)):
         return common(*map(as_float, xs))
     return common(*(x if is_weak(x) else as_float(x) for x in xs))
@@ -77,9 +77,7 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _floor_divide_floats(x: Array, y: Array) -> Array:
-    """Divide and floor by the exact remainder, as NumPy: x / y may round up to an
-    integer.
-    """
+    """Return the floored quotient of floats, exact as NumPy's."""
     ratio = emit("stop_gradient", emit("divide", x, y))
     rest = emit("remainder", x, y)
     quotient = divide(subtract(x, rest), y)
@@ -91,7 +89,7 @@ def _floor_divide_floats(x: Array, y: Array) -> Array:
 
 
 def _is_opposite(rest: Array, y: Array) -> Array:
-    """Return whether a remainder is nonzero and has another sign than the divisor."""
+    """Return where a remainder is nonzero and has another sign than the divisor."""
     return logical_and(not_equal(rest, 0), not_equal(less(rest, 0), less(y, 0)))
 
 
@@ -130,6 +128,7 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _whole_power(x: Array, exponent: int) -> Array:
+    """Return `x` to an integer power, by multiplications if that is small."""
     floating = dtypes.is_float(x.dtype)
     if not floating and exponent < 0:
         fail(
@@ -145,6 +144,7 @@ def _whole_power(x: Array, exponent: int) -> Array:
 
 
 def _power_by_squaring(x: Array, exponent: int) -> Array:
+    """Return `x` to a power of 0 or more, by repeated squaring."""
     if exponent == 0:
         return broadcast_to(lift(1, x.dtype), x.shape)
     half = _power_by_squaring(x, exponent // 2) if exponent > 1 else None
@@ -173,6 +173,7 @@ def fmin(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _unless_nan(choose: Callable[..., Array], x1: ArrayLike, x2: ArrayLike) -> Array:
+    """Return `choose(x1, x2)`; the other operand where one is NaN."""
     x, y = common(x1, x2)
     if not dtypes.is_float(x.dtype):
         return choose(x, y)
@@ -205,7 +206,7 @@ def clip(
 
 
 def _range_of(dtype: str) -> tuple[object, object]:
-    """The least and the greatest value of a dtype."""
+    """Return the least and the greatest value of a dtype."""
     if dtypes.is_float(dtype) or dtype == "bool":
         return (-np.inf, np.inf) if dtypes.is_float(dtype) else (False, True)
     info = np.iinfo(dtypes.to_numpy(dtype))
@@ -289,6 +290,7 @@ def floor(x: ArrayLike, /) -> Array:
 
 
 def _compare(x1: ArrayLike, x2: ArrayLike, direction: str) -> Array:
+    """Return the comparison of both operands in a direction, elementwise."""
     return emit("compare", *common(x1, x2), direction=direction, exact=True)
 
 
@@ -332,7 +334,7 @@ def isnan(x: ArrayLike, /) -> Array:
 
 
 def truth(x: ArrayLike) -> Array:
-    """Return whether each element is not zero."""
+    """Return a mask of the elements that are not zero."""
     array = lift(x)
     return array if array.dtype == "bool" else not_equal(array, 0)
 

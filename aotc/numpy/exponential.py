@@ -93,7 +93,7 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _log_add(x1: ArrayLike, x2: ArrayLike, rest: Callable[[Array], Array]) -> Array:
-    """Add `rest` of (smaller - larger) to the larger of x1 and x2.
+    """Return the larger operand plus `rest` of (smaller - larger).
 
     With selections, whose derivatives of every order are right at a tie as well: those
     of `maximum` and `absolute` are not.

@@ -47,7 +47,7 @@ __all__ = [
 
 
 def _required_size(size: Any) -> Size:
-    """`size`, which the caller must have given."""
+    """Return `size`; raise if the caller did not give it."""
     if size is None:
         fail(
             "bad-size",
@@ -65,7 +65,7 @@ def _required_size(size: Any) -> Size:
 def nonzero(
     a: ArrayLike, *, size: Size | None = None, fill_value: ArrayLike = 0
 ) -> tuple[Array, ...]:
-    """The positions (i32) of the elements that are not 0: an array for each axis.
+    """Return the indices (i32) of the elements that are not 0: an array for each axis.
 
     Args:
         a: the array.
@@ -93,7 +93,7 @@ def nonzero(
 def flatnonzero(
     a: ArrayLike, *, size: Size | None = None, fill_value: ArrayLike = 0
 ) -> Array:
-    """The positions (i32) of the elements that are not 0 among all, row by row."""
+    """Return the flat row-major indices (i32) of the elements that are not 0."""
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
@@ -151,7 +151,7 @@ def compress(
     size: Size | None = None,
     fill_value: ArrayLike = 0,
 ) -> Array:
-    """The parts of `a` along `axis` where `condition` holds.
+    """Return the slices of `a` along `axis` where `condition` is true.
 
     Args:
         condition: one axis; parts of `a` beyond its end are left out.
@@ -172,6 +172,7 @@ def compress(
 
 
 def _require_covered(mask: Array, x: Array, axis: int) -> None:
+    """Raise unless a mask is provably no longer than the axis."""
     if bounds(x.shape[axis] - mask.shape[0])[0] < 0:
         fail(
             "shape-mismatch",
@@ -198,7 +199,9 @@ def extract(
 
 
 def _true_places(mask: Array, count: Size, fill: ArrayLike) -> Array:
-    """Return the first `count` places where a vector is true, then `fill`."""
+    """Return the indices of the first `count` true elements of a vector, then
+    `fill`.
+    """
     number = subtract(cumsum(mask, 0, "i32"), 1)
     found = At(full((count,), fill, "i32"))
     places = found[select(mask, number, count)]  # `count` is left out
@@ -208,7 +211,9 @@ def _true_places(mask: Array, count: Size, fill: ArrayLike) -> Array:
 def _elements_where(
     x: Array, mask: Array, count: Size, fill_value: ArrayLike | None
 ) -> Array:
-    """The elements of a vector where `mask` holds; None fills with the first."""
+    """Return the first `count` elements of a vector where `mask` is true, then the
+    fill.
+    """
     if fill_value is None:
         _require_elements(x, count)
         return take(x, _true_places(mask, count, argmax(mask)), 0)
@@ -217,6 +222,7 @@ def _elements_where(
 
 
 def _require_elements(x: Array, count: Size) -> None:
+    """Raise unless an array provably has an element to fill with."""
     if bounds(x.size)[0] < 1 and compiler_size(count) != 0:
         fail(
             "shape-mismatch",
@@ -272,7 +278,9 @@ def unique(
 
 
 def _differs(ordered: Array, equal_nan: bool = True) -> Array:
-    """Return whether each element of a sorted vector differs from the one before it."""
+    """Return a mask of elements of a sorted vector that differ from their
+    predecessor.
+    """
     before = roll(ordered, 1)
     differs = not_equal(ordered, before)
     if equal_nan and dtypes.is_float(ordered.dtype):
@@ -323,6 +331,7 @@ def _distinct_among(
     size: Size | None,
     fill_value: ArrayLike | None,
 ) -> Array:
+    """Return the distinct elements of `ar1` that `ar2` has, or has not."""
     count = _required_size(size)
     x, others = (ravel(x) for x in one_dtype(ar1, ar2))
     ordered = taken_along(x, argsort(x), 0)

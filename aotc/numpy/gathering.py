@@ -49,13 +49,14 @@ def take(
 
 
 def _require_mode(mode: str, known: Sequence[str]) -> None:
+    """Raise unless `mode` is one of the known ones."""
     if mode not in known:
         words = ", ".join(map(repr, known))
         fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
 
 def _take_clipped(x: Array, positions: Array, axis: int) -> Array:
-    """Take at clipped positions; negative positions do not count from the end."""
+    """Take elements at indices clamped to the axis; negative ones become 0."""
     after = axis + positions.ndim
     kept = (*range(axis), *range(after, after + x.ndim - axis - 1))
     maps = {"axes": (axis,), "along": tuple(range(axis, after)), "kept": kept}
@@ -63,6 +64,7 @@ def _take_clipped(x: Array, positions: Array, axis: int) -> Array:
 
 
 def _flat(a: ArrayLike) -> Array:
+    """Return an array flattened to one axis."""
     x = lift(a)
     return emit("reshape", x, shape=(x.size,))
 
@@ -78,7 +80,7 @@ def take_along_axis(
     mode: str = "raise",
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """`arr` at `indices` along `axis`, each within its own place on the other axes.
+    """Return the elements of `arr` at `indices` along `axis`; other axes correspond.
 
     Both have the same number of axes, and sizes that broadcast but along `axis`. Modes
     are those of `take`; negative indices always count from the end.
@@ -102,7 +104,7 @@ def put_along_axis(
     *,
     mode: str = "drop",
 ) -> Array:
-    """`arr` with `values` at `indices` along `axis`; the inverse of take_along_axis.
+    """Return `arr` with `values` written at `indices` along `axis`.
 
     A new array: arrays in a model are not assigned to. Of several values for one
     element the last counts. Mode "drop" leaves out what is out of bounds and refuses
@@ -125,6 +127,7 @@ def put_along_axis(
 def _along(
     arr: ArrayLike, indices: ArrayLike, axis: int | None
 ) -> tuple[Array, Array, int]:
+    """Return array, indices and axis of `take_along_axis`, checked; None flattens."""
     x, positions = (lift(arr), integers(indices))
     if axis is None:
         x, axis = _flat(x), 0
@@ -138,7 +141,7 @@ def _along(
 
 
 def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, Maps]:
-    """Return indices without the axes that they only broadcast along, and the maps."""
+    """Return indices without broadcast axes, and the axis maps of the gather op."""
     others = [n for n in range(x.ndim) if n != axis]
     along = [
         n
@@ -152,10 +155,12 @@ def _along_maps(x: Array, positions: Array, axis: int) -> tuple[Array, Maps]:
 
 
 def _shape_without(shape: Shape, axis: int) -> Shape:
+    """Return a shape without an axis."""
     return tuple(size for number, size in enumerate(shape) if number != axis)
 
 
 def _shape_with(shape: Shape, axis: int, size: Size) -> Shape:
+    """Return a shape with a size inserted at an axis."""
     return (*shape[:axis], size, *shape[axis:])
 
 

@@ -41,7 +41,7 @@ def getitem(x: ArrayLike, key: object) -> Array:
 
 @dataclass(frozen=True)
 class Key:
-    """A key in its two steps.
+    """A parsed index: slices and integers first, then index arrays on what they select.
 
     Args:
         fixed: a slice or an integer for each axis of x, and None for new axes.
@@ -78,7 +78,7 @@ def read_key(x: Array, key: object) -> Key:
 
 
 def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
-    """Apply slices and integers for each axis, then drop and insert axes."""
+    """Apply the slices and integers of an index to `x`; drop and insert axes."""
     axis = 0
     sizes: list[Size] = []
     for key in fixed:
@@ -94,7 +94,9 @@ def cut_out(x: Array, fixed: Sequence[Any]) -> Array:
 
 
 def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) -> Array:
-    """Take the elements at a key; `mode` is for positions out of bounds."""
+    """Return the elements that a parsed index selects; `mode` is for indices out of
+    bounds.
+    """
     part = cut_out(x, key.fixed)
     if not key.axes:
         return part
@@ -105,18 +107,20 @@ def elements_at(x: Array, key: Key, mode: str, fill: ArrayLike | None = None) ->
 
 
 def _is_number(part: object) -> bool:
+    """Return whether an index component is an integer or symbolic size."""
     return isinstance(part, (int, np.integer, SymbolicDim)) and not isinstance(
         part, bool
     )
 
 
 def _is_array(part: object) -> bool:
+    """Return whether an index component is an array, a list or a mask."""
     simple = part is None or part is Ellipsis or isinstance(part, slice)
     return not simple and (isinstance(part, bool) or not _is_number(part))
 
 
 def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
-    """The keys with each mask as the positions where it is true."""
+    """Replace each mask of an index by the indices where it is true."""
     parts = [integers_or_mask(part) if _is_array(part) else part for part in keys]
     found: list[Any] = []
     for number, part in enumerate(parts):
@@ -132,7 +136,7 @@ def _without_masks(x: Array, keys: tuple[Any, ...]) -> list[Any]:
 
 
 def _axis_count(part: object) -> int:
-    """Return the number of axes of x that a part of the key consumes."""
+    """Return the number of axes of x that an index component consumes."""
     if part is None or part is Ellipsis:
         return 0
     return part.ndim if isinstance(part, Array) and part.dtype == "bool" else 1

@@ -41,7 +41,7 @@ def interp(
     right: float | None = None,
     period: float | None = None,
 ) -> Array:
-    """The values at `x` on the lines between the points (xp, fp).
+    """Interpolate linearly between the points (xp, fp) at `x`.
 
     Args:
         x: where; of any shape.
@@ -70,9 +70,7 @@ def interp(
 
 
 def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
-    """Interpolate between the points on both sides of each `x`; ends meet
-    themselves.
-    """
+    """Interpolate at each `x` between its two neighbour points."""
     behind = searchsorted(points, x, side="right")
     last = points.shape[0] - 1
     pair = (clip(subtract(behind, 1), 0, last), clip(behind, 0, last))
@@ -90,7 +88,7 @@ def _interpolate_linearly(x: Array, points: Array, values: Array) -> Array:
 
 
 def _wrap_period(x: Array, points: Array, values: Array, period: float) -> list[Array]:
-    """Wrap points into one period, sort them, and add one more at both ends."""
+    """Reduce points to one period, sort them, and repeat one at both ends."""
     if not period:
         fail("bad-period", f"expected a period other than 0; got {period}")
     span = abs(period)

@@ -52,7 +52,7 @@ def concatenate(arrays: Sequence[ArrayLike], axis: int | None = 0) -> Array:
 
 
 def _parts(arrays: Sequence[ArrayLike], function: str) -> list[Array]:
-    """The arrays in one dtype; at least one."""
+    """Return the arrays in one dtype; raise if there is none."""
     if not isinstance(arrays, Sequence) or not len(arrays):
         got = "none" if isinstance(arrays, Sequence) else type(arrays).__name__
         fail("shape-mismatch", f"{function} needs a list of arrays; got {got}")
@@ -60,6 +60,7 @@ def _parts(arrays: Sequence[ArrayLike], function: str) -> list[Array]:
 
 
 def _concatenate_pair(pair: list[Array], axis: int) -> Array:
+    """Concatenate two arrays, or return a single one."""
     return pair[0] if len(pair) == 1 else emit("concatenate", *pair, axis=axis)
 
 
@@ -117,6 +118,7 @@ def block(arrays: object) -> Array:
 
 
 def _depth(nested: object) -> int:
+    """Return the nesting depth of lists; raise if it varies."""
     if not isinstance(nested, list):
         return 0
     depths = {_depth(part) for part in nested}
@@ -126,6 +128,7 @@ def _depth(nested: object) -> int:
 
 
 def _leaves(nested: object) -> list[Any]:
+    """Return the leaves of nested lists."""
     if not isinstance(nested, list):
         return [nested]
     return [leaf for part in nested for leaf in _leaves(part)]
@@ -187,18 +190,22 @@ def array_split(
 
 
 def _sections(count: int) -> int:
+    """Return a number of sections; raise if it is less than 1."""
     if count < 1:
         fail("shape-mismatch", f"expected 1 section or more; got {count}")
     return count
 
 
 def _cut_at(x: Array, axis: int, indices: Sequence[Size]) -> list[Array]:
+    """Split an axis at indices; return the parts."""
     cuts = [0, *indices, None]
     ends = zip(cuts, cuts[1:], strict=False)
     return [slice_axis(x, axis, slice(start, stop)) for start, stop in ends]
 
 
 def _split_along(axis: int, least: int) -> Callable[[ArrayLike, Cuts], list[Array]]:
+    """Return `split` with a fixed axis, for arrays of at least `least` axes."""
+
     def along(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
         x = lift(ary)
         if x.ndim < least:
@@ -235,6 +242,7 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> A
 
 
 def _without_one(x: Array, axis: int, position: int) -> Array:
+    """Return an array without the element at an index along an axis."""
     slice_axis(x, axis, position)  # it must be there
     after = position + 1 if position != -1 else x.shape[axis]
     parts = [
@@ -272,10 +280,12 @@ def insert(
 
 
 def _with_size(x: Array, axis: int, size: Size) -> Shape:
+    """Return the shape of `x` with another size at an axis."""
     return (*x.shape[:axis], size, *x.shape[axis + 1 :])
 
 
 def _static_size(x: Array, axis: int) -> int:
+    """Return the size of an axis; raise if it is symbolic."""
     size = x.shape[axis]
     if not isinstance(size, int):
         fail(
@@ -286,11 +296,12 @@ def _static_size(x: Array, axis: int) -> int:
 
 
 def _known_positions(obj: ArrayLike | slice, size: int) -> np.ndarray:
+    """Return the indices that a slice or an array of known integers selects."""
     return np.arange(size)[obj] if isinstance(obj, slice) else known_integers(obj)
 
 
 def _require_positions(x: Array, axis: int, places: np.ndarray, end: int) -> None:
-    """Refuse positions that are no integers of -size up to `end`."""
+    """Raise for indices that are no integers from -size up to `end`."""
     size = x.shape[axis]
     if places.ndim > 1 or ((places < -size) | (places >= end)).any():
         fail(

@@ -21,7 +21,7 @@ __all__ = [
 
 
 def without_nan(a: ArrayLike, instead: float) -> Array:
-    """`a` with `instead` in the place of NaN."""
+    """Replace NaN by `instead`."""
     x = lift(a)
     return where(isnan(x), instead, x) if dtypes.is_float(x.dtype) else x
 
@@ -70,6 +70,7 @@ def _nan_extreme(
     axis: Axes,
     keepdims: bool,
 ) -> Array:
+    """Reduce by `max` or `min` without NaNs; NaN where all are."""
     x = lift(a)
     if not dtypes.is_float(x.dtype):
         return reduce(x, axis, keepdims=keepdims)
@@ -122,7 +123,7 @@ def _nan_spread(
     ddof: float,
     keepdims: bool,
 ) -> Array:
-    """Return a spread of the numbers; NaN where no more than `ddof` are not NaN."""
+    """Reduce by `var` or `std` without NaNs; NaN where at most `ddof` are left."""
     x = as_float(a)
     found = spread(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=_not_nan(x))
     if ddof <= 0:

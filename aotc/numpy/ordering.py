@@ -39,17 +39,19 @@ SMALL = 256
 
 
 def _array_and_axis(a: ArrayLike, axis: SupportsIndex | None) -> tuple[Array, int]:
+    """Return an array and its axis; None flattens the array first."""
     x = lift(a)
     return (ravel(x), 0) if axis is None else (x, one_axis(x, axis))
 
 
 def _order(x: Array, axis: int, descending: bool, count: Size) -> Array:
+    """Return the indices that sort `x` along an axis, the first `count` of them."""
     x = astype(x, "i8") if x.dtype == "bool" else x
     return emit("argsort", x, axis=axis, descending=descending, count=(count,))
 
 
 def taken_along(x: Array, positions: Array, axis: int) -> Array:
-    """The elements of x at positions along `axis`; the other axes are equal."""
+    """Gather elements of x at `positions` along `axis`; other axes correspond."""
     every = tuple(range(x.ndim))
     others = tuple(number for number in every if number != axis)
     maps = {"axes": (axis,), "along": every, "kept": others, "mode": "clip"}
@@ -60,7 +62,7 @@ def taken_along(x: Array, positions: Array, axis: int) -> Array:
 
 
 def argsort(a: ArrayLike, axis: int | None = -1, *, descending: bool = False) -> Array:
-    """The positions (i32) of the elements in rising order; equal ones keep theirs.
+    """Return the indices (i32) that sort the elements along an axis, stably.
 
     NaN counts as greater than any number.
     """
@@ -90,7 +92,7 @@ def partition(a: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> 
 def _checked_axis(
     a: ArrayLike, kth: int | Sequence[int], axis: int | None
 ) -> int | None:
-    """`axis`, after refusing a `kth` that is not along it."""
+    """Return `axis`; raise if `kth` is out of its range."""
     x, number = _array_and_axis(a, axis)
     size = x.shape[number]
     for k in (kth,) if isinstance(kth, int) else kth:
@@ -168,7 +170,9 @@ def searchsorted(a: ArrayLike, v: ArrayLike, side: str = "left") -> Array:
 
 
 def _is_before(one: Array, other: Array, side: str) -> Array:
-    """Return whether an element of the table is before the place of the value."""
+    """Return whether a table element sorts before a value, by the side of equal
+    ones.
+    """
     if side == "right":
         return logical_not(_is_less(other, one))
     return _is_less(one, other)
@@ -183,7 +187,7 @@ def _is_less(one: Array, other: Array) -> Array:
 
 
 def _search_by_counting(table: Array, values: Array, side: str) -> Array:
-    """Count the elements of the table before each value."""
+    """Return how many table elements sort before each value."""
     shape = (*values.shape, table.shape[-1])
     spread = broadcast_to(expand_dims(values, -1), shape)
     if table.ndim > 1:
@@ -193,7 +197,7 @@ def _search_by_counting(table: Array, values: Array, side: str) -> Array:
 
 
 def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
-    """Search each value by halving, 31 times if the table's size is unknown."""
+    """Binary search each value in the table; 31 steps if its size is unknown."""
     size = table.shape[-1]
     flat = reshape(values, (-1,)) if table.ndim == 1 else values
     low = broadcast_to(lift(0, "i32"), flat.shape)
@@ -209,7 +213,7 @@ def _search_by_bisection(table: Array, values: Array, side: str) -> Array:
 
 
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
-    """The number (i32) of the bin of each element; `bins` rise, or fall.
+    """Return the bin number (i32) of each element; `bins` rise, or fall.
 
     An element on an edge is above it, or below it with `right`. Which of both they do
     is read off the first and the last; what is between them must be in order.

@@ -50,7 +50,7 @@ def pad(
 
 
 def _widths(x: Array, pad_width: object) -> list[Pair]:
-    """Return (before, after) per axis, of a number, a pair, or a pair for each axis."""
+    """Return (before, after) per axis, from a number, a pair, or a pair per axis."""
     given = np.asarray(pad_width, object)
     try:
         pairs = np.broadcast_to(given, (x.ndim, 2)).tolist()
@@ -66,10 +66,12 @@ def _widths(x: Array, pad_width: object) -> list[Pair]:
 
 
 def _is_size(n: object) -> bool:
+    """Return whether something is an integer or symbolic size."""
     return isinstance(n, (int, np.integer, SymbolicDim)) and not isinstance(n, bool)
 
 
 def _constant(x: Array, widths: list[Pair], value: float) -> Array:
+    """Pad an array with a constant."""
     return emit(
         "pad",
         x,
@@ -84,6 +86,7 @@ def _constant(x: Array, widths: list[Pair], value: float) -> Array:
 
 
 def _pad_axis(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
+    """Pad one axis by its own elements, as `mode` says."""
     size = x.shape[axis]
     parts, beyond = _MODES[mode]
     if min(bounds(low)[0], bounds(high)[0]) < 0:
@@ -113,6 +116,8 @@ def _pad_axis(x: Array, axis: int, low: Size, high: Size, mode: str) -> Array:
 
 
 def _edge_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+    """Return the edge element repeated, `x`, and the other edge repeated."""
+
     def repeat(position: Size, count: Size) -> Array:
         shape = list(x.shape)
         shape[axis] = count
@@ -122,7 +127,9 @@ def _edge_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
 
 
 def _mirror_parts(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
-    """`x` between its mirror images, without the outermost `skipped` elements."""
+    """Return a function that gives `x` between mirror images, less `skipped`
+    elements.
+    """
 
     def parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
         before = cut(x, axis, skipped, low)
@@ -133,6 +140,7 @@ def _mirror_parts(skipped: int) -> Callable[[Array, int, Size, Size], list[Array
 
 
 def _wrap_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
+    """Return the end of `x`, `x`, and its start, for periodic padding."""
     return [cut(x, axis, x.shape[axis] - low, low), x, cut(x, axis, 0, high)]
 
 

@@ -35,7 +35,7 @@ Maps = dict[str, tuple[int, ...]]  # of axes, those that a gather relates
 
 
 def integers(positions: ArrayLike) -> Array:
-    """An array of positions; refuses masks and floats."""
+    """Return an array of indices; raise for masks and floats."""
     array = integers_or_mask(positions)
     if array.dtype == "bool":
         fail_mask()
@@ -56,7 +56,7 @@ def known_integers(values: ArrayLike) -> np.ndarray:
 
 
 def integers_or_mask(positions: ArrayLike) -> Array:
-    """An array of positions or a mask; nothing at all is no positions."""
+    """Return an array of indices or a mask; an empty list is no indices."""
     array = lift(positions)
     if isinstance(positions, (list, tuple)) and array.size == 0:
         return Array(data=np.zeros(array.shape, "i4"))
@@ -66,7 +66,7 @@ def integers_or_mask(positions: ArrayLike) -> Array:
 
 
 def fail_mask() -> NoReturn:
-    """Refuse a mask that stands where positions are expected."""
+    """Raise `InputError` for a mask where indices are expected."""
     fail(
         "bad-index",
         "a mask selects a number of elements that only values decide",
@@ -77,7 +77,7 @@ def fail_mask() -> NoReturn:
 
 
 def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
-    """Return the positions where a known mask over axes from `axis` is true, by
+    """Return the indices where a known mask over axes from `axis` on is true, by
     axis.
     """
     if mask._data is None or not mask.ndim:
@@ -93,7 +93,7 @@ def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
 
 
 def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Broadcast arrays of positions to one dtype and shape."""
+    """Broadcast index arrays to one dtype and shape."""
     names = {array.dtype for array in arrays}
     if len(names) > 1:
         wide = any(dtypes.bits(name) == 64 or name == "u32" for name in names)
@@ -105,7 +105,7 @@ def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> Array:
-    """Count positions along an axis from its front, as `mode` says."""
+    """Return indices along an axis without negative ones, by `mode`."""
     if mode == "wrap":
         wide = _wide_positions(positions)
         return remainder(wide, lift(x.shape[axis], wide.dtype))
@@ -121,18 +121,19 @@ def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> A
 
 
 def _wide_positions(positions: Array) -> Array:
-    """Widen positions to a dtype that can hold the size of an axis."""
+    """Widen indices to a dtype that can hold the size of an axis."""
     narrow = dtypes.bits(positions.dtype) < 32
     return astype(positions, "i32") if narrow else positions
 
 
 def _narrow_positions(known: np.ndarray) -> Array:
-    """Return known positions in i32 where they fit."""
+    """Return known indices in i32 where they fit."""
     fits = (np.abs(known) < 1 << 31).all()
     return Array(data=known.astype("i4" if fits else "i8"))
 
 
 def _require_inside(x: Array, axis: int, positions: Array) -> None:
+    """Raise if a known index is out of bounds of a fixed size."""
     size, known = x.shape[axis], positions._data
     if known is None or not isinstance(size, int):
         return
@@ -146,7 +147,7 @@ def _require_inside(x: Array, axis: int, positions: Array) -> None:
 
 
 def index_maps(rank: int, axes: Sequence[int], count: int, place: int) -> Maps:
-    """The maps of a gather whose index axes, `count` of them, go to `place`."""
+    """Return a gather's axis maps, with its `count` index axes placed at `place`."""
     kept = [*range(place), *range(place + count, rank - len(axes) + count)]
     along = tuple(range(place, place + count))
     return {"axes": tuple(axes), "along": along, "kept": tuple(kept)}
@@ -160,7 +161,7 @@ def gather_at(
     mode: str,
     fill: ArrayLike | None = None,
 ) -> Array:
-    """`x` at arrays of positions along `axes`, whose axes go to `place`."""
+    """Gather elements at index arrays along `axes`; their axes go to `place`."""
     pairs = list(zip(axes, arrays, strict=True))
     found = broadcast_positions(
         [nonnegative_positions(x, axis, positions, mode) for axis, positions in pairs]
@@ -172,7 +173,7 @@ def gather_at(
 def read(
     x: Array, indices: Sequence[Array], maps: Maps, mode: str, fill: ArrayLike | None
 ) -> Array:
-    """Gather elements; mode "fill" gives `fill` (NaN or 0) out of bounds."""
+    """Emit a gather; mode "fill" gives `fill` (NaN or 0) out of bounds."""
     if mode != "fill":
         return emit("gather", x, *indices, **maps, mode="clip")
     value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill
@@ -184,7 +185,7 @@ def read(
 
 
 def _inside(x: Array, indices: Sequence[Array], maps: Maps, shape: Shape) -> Array:
-    """Return whether each element that is read is inside of `x`."""
+    """Return whether each gathered element is within bounds."""
     inside = lift(True)
     for axis, positions in zip(maps["axes"], indices, strict=True):
         size = lift(x.shape[axis], positions.dtype)

@@ -118,6 +118,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> Array:
 
 
 def _all_same(x: Array, y: Array, equal_nan: bool) -> Array:
+    """Return whether all elements are equal; NaNs are if `equal_nan`."""
     same = equal(x, y)
     if equal_nan and dtypes.is_float(x.dtype):
         same = logical_or(same, logical_and(isnan(x), isnan(y)))

@@ -70,11 +70,12 @@ def matmul(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _second_last(y: Array) -> int:
-    """The axis of a right operand that products sum over."""
+    """Return the axis of a right operand that `dot` contracts."""
     return max(y.ndim - 2, 0)
 
 
 def _batched_matmul(x: Array, y: Array) -> Array:
+    """Multiply stacks of matrices, broadcast to one another; x may be a vector."""
     vector = x.ndim == 1
     x = reshape(x, (1, x.shape[0])) if vector else x
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
@@ -139,6 +140,7 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _with_axes(x: ArrayLike, least: int) -> Array:
+    """Return an array; raise if it has fewer than `least` axes."""
     array = lift(x)
     if array.ndim < least:
         kind = "vectors" if least == 1 else "matrices"
@@ -187,7 +189,7 @@ def cross(a: ArrayLike, b: ArrayLike, *, axis: int = -1) -> Array:
 
 
 def _vectors_last(v: Array, axis: int) -> Array:
-    """`v` with the axis of its vectors, of three elements, as the last one."""
+    """Move the axis of 3-element vectors to the end."""
     if v.type.shape[one_axis(v, axis)] != 3:
         fail("shape-mismatch", f"expected 3 elements along axis {axis}; got {v.type}")
     return moveaxis(v, axis, -1)

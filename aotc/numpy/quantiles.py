@@ -46,7 +46,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Array:
-    """The value below which the part `q` (from 0 to 1) of the elements lies.
+    """The value below which the fraction `q` of the elements lies.
 
     Between two elements by `method`: linear, lower, higher, midpoint or nearest. NaN if
     any element is. The axes of `q` come first. Infinite elements are elements like
@@ -107,6 +107,7 @@ def nanmedian(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Arr
 def _quantile(
     a: ArrayLike, q: ArrayLike, axis: Axes, method: str, keepdims: bool, skip_nan: bool
 ) -> Array:
+    """Return the quantiles of `a` over `axis`, with or without NaNs."""
     x, parts = as_float(a), _as_floats(a, q)
     _check(parts, method)
     axes = rising_axes(x, axis)
@@ -120,11 +121,12 @@ def _quantile(
 
 
 def _as_floats(a: ArrayLike, q: ArrayLike) -> Array:
-    """`q` as floats; Python's numbers in the precision of `a`."""
+    """Return `q` as floats; plain numbers in the precision of `a`."""
     return as_float(lift(q, accumulator(as_float(a).dtype)))
 
 
 def _check(parts: Array, method: str) -> None:
+    """Raise for an unknown method, and quantiles outside [0, 1]."""
     if method not in METHODS:
         fail(
             "bad-mode", f"expected a method out of {', '.join(METHODS)}; got {method!r}"
@@ -134,7 +136,7 @@ def _check(parts: Array, method: str) -> None:
 
 
 def _rows(x: Array, axes: tuple[int, ...]) -> Array:
-    """`x` with `axes` flattened into one, the last."""
+    """Flatten `axes` of an array into one last axis."""
     others = other_axes(x, axes)
     moved = transpose(x, [*others, *axes])
     size: Any = math.prod(x.shape[i] for i in axes)
@@ -144,7 +146,7 @@ def _rows(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
-    """The quantiles along the last axis of sorted rows."""
+    """Return quantiles along the last axis of sorted rows."""
     missing = isnan(rows)
     shape = (*rows.shape[:-1], *parts.shape)
     if skip_nan:
@@ -162,7 +164,7 @@ def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
 
 
 def _interpolate(rows: Array, place: Array, last: Array, method: str) -> Array:
-    """The elements at fractional places along the last axis."""
+    """Return the elements at fractional indices along the last axis."""
     below = floor(place)
     above = minimum(add(below, 1), last)
     share = subtract(place, below)

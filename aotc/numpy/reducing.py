@@ -29,13 +29,14 @@ __all__ = [
 def apply_keepdims(
     result: Array, x: Array, axes: Sequence[int], keepdims: bool
 ) -> Array:
-    """`result`, reduced from x over `axes`, with axes of size 1 for them if asked."""
+    """Return a reduced result, with axes of size 1 inserted for `keepdims`."""
     if not keepdims:
         return result
     return reshape(result, [1 if i in axes else n for i, n in enumerate(x.shape)])
 
 
 def _reduce(name: str, x: Array, axis: Axes, keepdims: bool) -> Array:
+    """Reduce over `axis` by the op of this name."""
     axes = rising_axes(x, axis)
     return apply_keepdims(emit(name, x, axes=axes), x, axes, keepdims)
 
@@ -58,12 +59,12 @@ def apply_where(x: Array, where: ArrayLike | None, neutral: ArrayLike) -> Array:
 
 
 def lowest(dtype: str) -> float | int:
-    """The number that no maximum is below."""
+    """Return the neutral element of the maximum in a dtype."""
     return -math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[0]
 
 
 def highest(dtype: str) -> float | int:
-    """The number that no minimum is above."""
+    """Return the neutral element of the minimum in a dtype."""
     return math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[1]
 
 
@@ -132,6 +133,7 @@ def _extreme(
     initial: ArrayLike | None,
     where: ArrayLike | None,
 ) -> Array:
+    """Reduce by `max` or `min`, with an initial value and mask."""
     x = lift(a)
     if x.dtype == "bool":
         bits = astype(x, "i8")
@@ -157,7 +159,7 @@ def _extreme(
 
 
 def require_elements(x: Array, axes: Sequence[int]) -> None:
-    """Refuse to choose among elements that a call may have none of.
+    """Raise if an axis to reduce may have no elements.
 
     Where another axis has the same size, there is nothing to choose either.
     """
@@ -235,9 +237,7 @@ def mean(
 def _count(
     x: Array, axis: Axes, keepdims: bool, where: ArrayLike | None, fewer: float = 0
 ) -> ArrayLike:
-    """Return the number of elements reduced over; a float, so that zero divides to
-    NaN.
-    """
+    """Return how many elements are reduced, less `fewer`, as a float."""
     if where is not None:
         ones = astype(broadcast_to(where, x.shape), x.dtype)
         held = each.subtract(sum(ones, axis, keepdims=keepdims), fewer)
@@ -267,6 +267,7 @@ def var(
 def _variance(
     x: Array, axis: Axes, ddof: float, keepdims: bool, where: ArrayLike | None
 ) -> Array:
+    """Return the mean of squared distances from the mean."""
     axes = rising_axes(x, axis)
     if where is not None:  # what is left out, NaN perhaps, has a derivative of 0
         x = apply_where(x, where, 0.0)
@@ -316,6 +317,7 @@ def average(
 
 
 def _weights(x: Array, weights: ArrayLike, axis: Axes) -> Array:
+    """Reshape the weights of an average to broadcast with `x`."""
     w = lift(weights)
     if w.type.shape == x.type.shape:
         return w

@@ -66,7 +66,7 @@ def round(a: ArrayLike, decimals: int = 0) -> Array:
 
 
 def _round_whole(x: Array, unit: int) -> Array:
-    """Round to the nearest multiple of `unit`, a tie to the even one."""
+    """Round integers to the nearest multiple of `unit`, a tie to the even one."""
     if x.dtype == "bool":
         fail("dtype-mismatch", f"expected numbers to round; got {x.type}")
     quotient = floor_divide(x, unit)

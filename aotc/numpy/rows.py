@@ -15,7 +15,7 @@ from aotc.tracing.source_locations import fail
 
 
 class CollectedResults:
-    """The results of a function, as they come in.
+    """A list of a function's results, checked for equal structure and types.
 
     Args:
         function: that returns them, for messages.
@@ -27,7 +27,7 @@ class CollectedResults:
         self._tree: Structure | None = None
 
     def append(self, result: Any) -> None:
-        """Take a result, which is of the form and types of those before.
+        """Add a result; raise if its structure or types differ from the first.
 
         Raises:
             InputError: it is not, or it holds something else than arrays.
@@ -40,13 +40,14 @@ class CollectedResults:
         self._rows.append(row)
 
     def stacked(self, reverse: bool = False) -> tuple[list[Array], Structure]:
-        """Stack the leaves of all results, at least one; return the structure too."""
+        """Stack the leaves of all results; return them and the structure."""
         assert self._tree is not None
         ordered = self._rows[::-1] if reverse else self._rows
         columns = zip(*ordered, strict=True)
         return [stack(list(column)) for column in columns], self._tree
 
     def _require_same(self, row: Sequence[Array], tree: Structure) -> None:
+        """Raise if a result's structure or types differ from the first."""
         first, types = [x.type for x in self._rows[0]], [x.type for x in row]
         if tree != self._tree or types != first:
             fail(
@@ -59,6 +60,7 @@ class CollectedResults:
 
 
 def _shown(tree: Structure | None, types: Sequence[Tensor]) -> str:
+    """Return a structure and its leaf types as text."""
     return f"{tree} of {', '.join(map(str, types)) or 'nothing'}"
 
 
@@ -70,7 +72,7 @@ def no_rows(
         [Callable[..., object], object], object
     ] = lambda _, result: result,
 ) -> tuple[list[Array], Structure]:
-    """The stacked results of no calls at all: leaves with a leading axis of size 0.
+    """Return the stacked results of zero calls: leaves with a leading axis of size 0.
 
     The function is traced, as there is no element that it could be called with.
 

@@ -80,6 +80,7 @@ def gradient(f: ArrayLike, *varargs: object, axis: Axes = None) -> Any:
 
 
 def _axis_gradient(x: Array, axis: int, step: object) -> Array:
+    """Return central differences along an axis, one-sided at the ends."""
     if bounds(x.shape[axis])[0] < 2:
         fail(
             "shape-mismatch",
@@ -100,7 +101,7 @@ def _axis_gradient(x: Array, axis: int, step: object) -> Array:
 
 
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
-    """Sum products of two vectors, one of them backwards and moved along."""
+    """Convolve two vectors."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], SymbolicDim) or _is_longer(kernel, x):
         x, kernel = kernel, x
@@ -108,7 +109,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Array:
 
 
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
-    """Sum products of two vectors, one of them moved along."""
+    """Return the cross-correlation of two vectors."""
     x, kernel = _vectors(a, v)
     if isinstance(kernel.shape[0], SymbolicDim) or _is_longer(kernel, x):
         return flip(_window_products(kernel, x, mode))
@@ -116,6 +117,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Array:
 
 
 def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
+    """Return two vectors in one dtype; raise for other ranks or no elements."""
     x, y = one_dtype(a, v)
     if x.ndim != 1 or y.ndim != 1 or 0 in (*x.type.shape, *y.type.shape):
         fail(
@@ -126,12 +128,13 @@ def _vectors(a: ArrayLike, v: ArrayLike) -> list[Array]:
 
 
 def _is_longer(one: Array, other: Array) -> bool:
+    """Return whether a vector is known to be longer than another one."""
     size, than = one.shape[0], other.shape[0]
     return isinstance(size, int) and isinstance(than, int) and size > than
 
 
 def _window_products(x: Array, kernel: Array, mode: str) -> Array:
-    """The products of `kernel` with each window of `x`."""
+    """Return the dot products of `kernel` with each window of `x`."""
     size, count = x.type.shape[0], kernel.shape[0]
     if mode not in ("full", "same", "valid"):
         fail("bad-mode", f"expected mode 'full', 'same' or 'valid'; got {mode!r}")
@@ -164,6 +167,7 @@ def _window_products(x: Array, kernel: Array, mode: str) -> Array:
 
 
 def _positions(shape: Shape, axis: int) -> Array:
+    """Return the index along an axis of each element of a shape."""
     return emit("iota", shape=shape, axis=axis, dtype="i32")
 
 

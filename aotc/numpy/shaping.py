@@ -96,7 +96,7 @@ def expand_dims(a: ArrayLike, axis: Axes) -> Array:
 
 
 def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
-    """`a` without all axes of size 1, or without those that `axis` names.
+    """Remove all axes of size 1, or those that `axis` names.
 
     Raises:
         InputError: `shape-mismatch` if one of these is not provably of size 1;
@@ -111,6 +111,7 @@ def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
 
 
 def _unit_axes(x: Array) -> list[int]:
+    """Return the axes of size 1; raise if a symbol may be 1."""
     try:
         return [number for number, size in enumerate(x.shape) if size == 1]
     except InputError as error:
@@ -138,12 +139,13 @@ def atleast_3d(*arys: ArrayLike) -> Any:
 
 
 def _map_each(arys: Sequence[ArrayLike], change: Callable[[Array], Array]) -> Any:
+    """Apply `change` to each array; return a list, or the only result."""
     changed = [change(lift(x)) for x in arys]
     return changed[0] if len(changed) == 1 else changed
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
-    """The elements of `a` over and over, in a new shape."""
+    """Repeat the elements of `a` cyclically to fill a new shape."""
     x, shape = ravel(a), as_shape(new_shape)
     count, have = element_count(shape), x.type.shape[0]
     if (
@@ -263,7 +265,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 
 
 def roll(a: ArrayLike, shift: ArrayLike, axis: Axes = None) -> Array:
-    """`a` moved along `axis`; what leaves at one end comes back at the other.
+    """Roll `a` cyclically along `axis`.
 
     Shifts may be numbers, sizes, or an integer scalar that the model computes; one for
     each axis, or one for all.
@@ -283,6 +285,7 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: Axes = None) -> Array:
 
 
 def _roll_axis(x: Array, shift: ArrayLike, axis: int) -> Array:
+    """Roll an array along one axis by a number or a traced integer."""
     size = x.type.shape[axis]
     by = compiler_size(shift) if isinstance(shift, SymbolicDim) else _shift(shift)
     if isinstance(by, Array):
@@ -297,7 +300,7 @@ def _roll_axis(x: Array, shift: ArrayLike, axis: int) -> Array:
 
 
 def _shift(shift: ArrayLike) -> int | Array:
-    """An integer; an array if only the model knows it."""
+    """Return a shift as an int; as an array if only a call decides it."""
     by = integers(shift)
     if by.ndim:
         fail("bad-index", f"expected a shift that is an integer; got {by.type}")
@@ -322,7 +325,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> Array:
 
 
 def _counts(repeats: ArrayLike) -> int | list[int]:
-    """Return one number of 0 or more, or a list of them."""
+    """Return the number of repeats, or a list of them; raise for negative ones."""
     numbers = known_integers(repeats)
     if numbers.ndim > 1 or (numbers < 0).any():
         fail("bad-repeats", f"expected integers of 0 or more; got {repeats}")
@@ -331,6 +334,7 @@ def _counts(repeats: ArrayLike) -> int | list[int]:
 
 
 def _repeat_by_counts(x: Array, counts: list[int], axis: int) -> Array:
+    """Repeat each element along an axis by its own count."""
     size = x.type.shape[axis]
     if size != len(counts):
         fail(

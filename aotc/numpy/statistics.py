@@ -30,7 +30,7 @@ def cov(
     bias: bool = False,
     ddof: int | None = None,
 ) -> Array:
-    """The covariance of each two variables.
+    """Return the covariance matrix of the variables.
 
     Args:
         m: variables, observations; or a vector of observations of one variable.
@@ -44,7 +44,7 @@ def cov(
 
 
 def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
-    """The covariance of each two rows."""
+    """Return the covariance matrix of the rows."""
     count = x.shape[1] - (int(not bias) if ddof is None else ddof)
     deviations = subtract(x, mean(x, 1, keepdims=True))
     # a count that is not positive divides by 0, as in NumPy
@@ -54,13 +54,13 @@ def _covariance(x: Array, bias: bool, ddof: int | None) -> Array:
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
-    """Return Pearson's correlation of each two variables; arguments as of `cov`."""
+    """Return the matrix of Pearson correlations of the variables; see `cov`."""
     rows = _variables(x, y, rowvar)
     return astype(_correlation(to_accumulator(rows)), rows.dtype)
 
 
 def _correlation(rows: Array) -> Array:
-    """Return Pearson's correlation of each two rows."""
+    """Return the matrix of Pearson correlations of the rows."""
     shares = _covariance(rows, False, None)
     if not shares.ndim:
         return divide(shares, shares)
@@ -70,7 +70,7 @@ def _correlation(rows: Array) -> Array:
 
 
 def _variables(m: ArrayLike, y: ArrayLike | None, rowvar: bool) -> Array:
-    """Return all variables as rows."""
+    """Return the variables of `m`, then those of `y`, as rows."""
     parts = [m] if y is None else one_dtype(m, y)
     rows = []
     for part in parts:

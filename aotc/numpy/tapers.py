@@ -49,6 +49,7 @@ def kaiser(M: int, beta: float, *, dtype: DTypeLike = "f32") -> Array:  # noqa: 
 
 
 def _window(window: Callable[[int], Any], count: int, dtype: DTypeLike) -> Array:
+    """Return NumPy's window of `count` elements in a dtype."""
     if count < 0:
         fail("bad-size", f"expected M of 0 or more; got {count}")
     return lift(window(count).astype(dtypes.to_numpy(dtypes.canonical_dtype(dtype))))

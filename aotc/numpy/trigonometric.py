@@ -96,7 +96,7 @@ def arccos(x: ArrayLike, /) -> Array:
 
 
 def _other_leg(x: Array) -> Array:
-    """`sqrt(1 - x**2)` by two roots: slopes at 1 and -1 are infinite and not NaN."""
+    """Return `sqrt(1 - x**2)` as a product of two roots, without NaN slopes at ±1."""
     return multiply(sqrt(subtract(1, x)), sqrt(add(x, 1)))
 
 
@@ -116,6 +116,7 @@ def cosh(x: ArrayLike, /) -> Array:
 
 
 def _half_expm1(x: ArrayLike) -> tuple[Array, Array]:
+    """Return `expm1(x / 2)` and `expm1(-x / 2)`."""
     half = multiply(as_float(x), 0.5)
     return expm1(half), expm1(negative(half))
 

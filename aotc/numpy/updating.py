@@ -26,17 +26,18 @@ _MODES = {None: "drop", "drop": "drop", "fill": "drop", "clip": "clip"}
 
 @dataclass(frozen=True)
 class At:
-    """`x.at`: `x.at[key]` names elements to change or get."""
+    """The object `x.at`; indexing it selects elements to update or get."""
 
     array: Array
 
     def __getitem__(self, key: object) -> IndexedElements:
+        """Return the elements that `array[key]` selects, to be updated."""
         return IndexedElements(self.array, key)
 
 
 @dataclass(frozen=True)
 class IndexedElements:
-    """Elements of an array: all that `array[key]` can name.
+    """Elements of an array that an index selects; methods return updated arrays.
 
     Each method gives a new array. Positions out of bounds are left out, and refused
     where they are known; mode "drop" leaves these out too, "clip" moves all of them to
@@ -50,7 +51,7 @@ class IndexedElements:
     def get(
         self, *, mode: str | None = None, fill_value: ArrayLike | None = None
     ) -> Array:
-        """The elements; mode "fill" gives `fill_value` out of bounds."""
+        """Return the elements; mode "fill" gives `fill_value` out of bounds."""
         modes = {None: "raise", "clip": "clip", "fill": "fill", "wrap": "wrap"}
         if mode not in modes:
             _fail_mode(mode, modes)
@@ -71,11 +72,15 @@ class IndexedElements:
         return self._update("scatter_mul", multiply, values, mode)
 
     def min(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """The smaller of the elements and `values`."""
+        """Return the array with the elements replaced by their minimum with
+        `values`.
+        """
         return self._update("scatter_min", minimum, values, mode)
 
     def max(self, values: ArrayLike, *, mode: str | None = None) -> Array:
-        """The larger of the elements and `values`."""
+        """Return the array with the elements replaced by their maximum with
+        `values`.
+        """
         return self._update("scatter_max", maximum, values, mode)
 
     def _update(
@@ -85,6 +90,7 @@ class IndexedElements:
         values: ArrayLike,
         mode: str | None,
     ) -> Array:
+        """Return the array with elements updated by a scatter op or a function."""
         if mode not in _MODES:
             _fail_mode(mode, _MODES)
         x, new = one_dtype(self.array, values)
@@ -96,12 +102,13 @@ class IndexedElements:
 
 
 def _fail_mode(mode: object, known: dict[str | None, str]) -> None:
+    """Raise `InputError` for an unknown mode."""
     words = ", ".join(repr(name) for name in known if name is not None)
     fail("bad-index", f"expected a mode out of {words}; got {mode!r}")
 
 
 def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Array:
-    """The part with `new` at the positions of a key."""
+    """Scatter `new` into the sliced part at the index arrays of a parsed index."""
     rule = "raise" if mode is None else mode
     arrays = broadcast_positions(
         [
@@ -120,9 +127,7 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 
 
 def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
-    """Return `x` with `part` in the place of the elements that slices and integers
-    select.
-    """
+    """Return `x` with the elements replaced that slices and integers select."""
     spans = [
         _span(key, size)
         for key, size in zip(
@@ -144,13 +149,14 @@ def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
 
 
 def _span(key: Any, size: Any) -> StridedRange:
+    """Return a slice or integer as a strided range of an axis."""
     if isinstance(key, slice):
         return slice_span(key, size)
     return StridedRange(position_of(key, size), 1, 1)
 
 
 def _pad_to_spans(part: Array, spans: Sequence[StridedRange], shape: Shape) -> Array:
-    """`part` with its elements where the spans have them, zeros elsewhere."""
+    """Place the part at strided ranges of a larger array of zeros."""
     after = tuple(
         size - span.start - 1 - (span.count - 1) * span.step
         for span, size in zip(spans, shape, strict=True)

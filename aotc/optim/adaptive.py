@@ -20,7 +20,9 @@ __all__ = [
 
 
 class ScaleByAdamState(NamedTuple):
-    """The number of steps (an i32 scalar), the averages of gradients and of squares."""
+    """State of Adam: the step count (i32), the moving averages of gradients and of
+    squares.
+    """
 
     count: Any
     mu: Any
@@ -28,14 +30,16 @@ class ScaleByAdamState(NamedTuple):
 
 
 class ScaleByLionState(NamedTuple):
-    """The number of steps (an i32 scalar), and the average of gradients."""
+    """State of Lion: the step count (i32), and the moving average of gradients."""
 
     count: Any
     mu: Any
 
 
 class ScaleByAdaDeltaState(NamedTuple):
-    """The averages of squared gradients and of squared updates."""
+    """State of Adadelta: the moving averages of squared gradients and squared
+    updates.
+    """
 
     e_g: Any
     e_x: Any
@@ -50,7 +54,8 @@ def scale_by_adam(
     *,
     nesterov: bool = False,
 ) -> GradientTransformation:
-    """The average of updates over the root of the average of their squares.
+    """Return Adam's transformation: average of gradients over the root of average
+    squares.
 
     Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
 
@@ -94,12 +99,13 @@ def scale_by_adam(
 
 
 def _plain_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
+    """Return a function that gives the bias-corrected average as the direction."""
     correct = bias_corrector(b1, count)
     return lambda mu, update: correct(mu)
 
 
 def _nesterov_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
-    """The average as it will be if the next update is the same."""
+    """Return a function that gives the average one step ahead as the direction."""
     now, next = bias_corrector(b1, count), bias_corrector(b1, increment(count))
     return lambda mu, update: b1 * next(mu) + (1 - b1) * now(update)
 
@@ -107,7 +113,7 @@ def _nesterov_direction(b1: float, count: Array) -> Callable[[Array, Array], Arr
 def scale_by_adamax(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> GradientTransformation:
-    """The average of updates over the largest of them, of which older ones fade.
+    """Return Adamax's transformation: average of gradients over their decayed maximum.
 
     Kingma and Ba, section 7.1. Arguments are those of `scale_by_adam`.
     """
@@ -137,7 +143,7 @@ def scale_by_adamax(
 def scale_by_lion(
     b1: float = 0.9, b2: float = 0.99, mu_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
-    """The signs of averages of updates.
+    """Return Lion's transformation: the signs of averages of gradients.
 
     Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
 
@@ -164,7 +170,7 @@ def scale_by_lion(
 
 
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransformation:
-    """Scale updates to the size that they had, whatever the size of gradients.
+    """Return Adadelta's transformation: gradients scaled to the size of past updates.
 
     Zeiler, "ADADELTA: an adaptive learning rate method", arXiv:1212.5701 (2012).
 

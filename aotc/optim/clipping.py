@@ -15,7 +15,7 @@ __all__ = ["clip", "clip_by_block_rms", "clip_by_global_norm", "global_norm"]
 
 
 def clip(max_delta: float) -> GradientTransformation:
-    """Clip each element between -max_delta and max_delta."""
+    """Return a transformation that clips each element to [-max_delta, max_delta]."""
     return stateless(
         lambda updates, params: leafwise(
             lambda u: np.clip(u, -max_delta, max_delta), updates
@@ -24,7 +24,7 @@ def clip(max_delta: float) -> GradientTransformation:
 
 
 def clip_by_global_norm(max_norm: float) -> GradientTransformation:
-    """Scale all updates by one number, so that their norm is at most `max_norm`.
+    """Return a transformation that scales all updates to a norm of at most `max_norm`.
 
     Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural
     networks", ICML 2013.
@@ -39,7 +39,7 @@ def clip_by_global_norm(max_norm: float) -> GradientTransformation:
 
 
 def clip_by_block_rms(threshold: float) -> GradientTransformation:
-    """Scale each array, so that its root mean square is at most `threshold`.
+    """Return a transformation that limits the root mean square of each array.
 
     Shazeer and Stern, "Adafactor", ICML 2018, section 6.
     """
@@ -52,7 +52,7 @@ def clip_by_block_rms(threshold: float) -> GradientTransformation:
 
 
 def global_norm(updates: Tree) -> Array:
-    """The square root of the sum of the squares of all elements.
+    """The square root of the sum of the squares of all elements of a pytree.
 
     Args:
         updates: a pytree of float arrays.

@@ -28,7 +28,7 @@ __all__ = ["FactoredState", "scale_by_factored_rms"]
 
 
 class FactoredState(NamedTuple):
-    """The number of steps (an i32 scalar), and averages of squares.
+    """State of Adafactor: the step count (i32), and factored averages of squares.
 
     Of each parameter either `v_row` and `v_col`, the averages over its largest and its
     second largest axis, or `v`, of all elements; the others are one zero.
@@ -47,7 +47,7 @@ def scale_by_factored_rms(
     min_dim_size_to_factor: int = 128,
     epsilon: float = 1e-30,
 ) -> GradientTransformation:
-    """Divide updates by the root of the average of their squares, of rank one.
+    """Return a transformation: updates over the root of rank-one averages of squares.
 
     Args:
         factored: whether matrices are kept as two vectors.
@@ -93,7 +93,9 @@ def scale_by_factored_rms(
 
 
 def _axes(shape: Sequence[Any], least: int) -> tuple[int, int] | None:
-    """The second largest axis and the largest one; None if the first is too small."""
+    """Return the two largest axes to factor along; None if the smaller one is below
+    `least`.
+    """
     if len(shape) < 2:
         return None
     *_, second, largest = sorted(range(len(shape)), key=shape.__getitem__)
@@ -101,7 +103,9 @@ def _axes(shape: Sequence[Any], least: int) -> tuple[int, int] | None:
 
 
 def _empty(x: Array, axes: tuple[int, int] | None) -> Sequence[Array]:
-    """Return sums of x over its row and its column, or x itself; zeros for the rest."""
+    """Return x summed along each factored axis, or x itself; one-element zeros for the
+    rest.
+    """
     nothing = np.zeros(1, x.dtype)
     if axes is None:
         return nothing, nothing, x
@@ -109,7 +113,7 @@ def _empty(x: Array, axes: tuple[int, int] | None) -> Sequence[Array]:
 
 
 def _inverse_root(row: Array, col: Array, axes: tuple[int, int]) -> Array:
-    """1 / √(row col / mean of row) in all elements."""
+    """Return 1 / √(row col / mean of row), the inverse root of a factored average."""
     second, largest = axes
     left = second - (second > largest)  # where the second axis is without the largest
     of_row = np.rsqrt(row / row.mean(left, keepdims=True))

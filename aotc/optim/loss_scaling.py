@@ -16,7 +16,7 @@ __all__ = ["DynamicLossScaleState", "dynamic_loss_scale"]
 
 
 class DynamicLossScaleState(NamedTuple):
-    """The factor of the loss, and how long it has held.
+    """State of loss scaling: the scale, and how many steps it has held.
 
     Args:
         scale: what the loss is multiplied by before it is differentiated (f32).
@@ -36,7 +36,7 @@ def dynamic_loss_scale(
     factor: float = 2.0,
     minimum_scale: float = 1.0,
 ) -> GradientTransformation:
-    """`inner` on the gradients of a scaled loss, with a scale that finds its own size.
+    """Return `inner` for gradients of a scaled loss; the scale adapts to overflows.
 
         state = optimizer.init(params)
         grads = aotc.grad(lambda p: loss(p) * state.scale)(params)

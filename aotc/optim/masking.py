@@ -17,17 +17,17 @@ __all__ = ["MaskedNode", "MaskedState", "masked"]
 
 
 class MaskedNode(NamedTuple):
-    """Stands where a masked transformation sees nothing."""
+    """Placeholder for a subtree that a masked transformation does not see."""
 
 
 class MaskedState(NamedTuple):
-    """The state of the transformation that is masked."""
+    """State of `masked`: the state of the inner transformation."""
 
     inner_state: Any
 
 
 def masked(inner: GradientTransformation, mask: object) -> GradientTransformation:
-    """`inner` of some updates; the others stay as they are.
+    """Return `inner` applied to the masked-in subtrees only; other updates stay.
 
     Args:
         inner: any transformation.
@@ -49,7 +49,7 @@ def masked(inner: GradientTransformation, mask: object) -> GradientTransformatio
 
 
 class Mask:
-    """A choice of branches of a tree.
+    """A selection of subtrees of a pytree, by a pytree of bools.
 
     Args:
         mask: what `masked` takes.
@@ -61,16 +61,19 @@ class Mask:
         self._flags = [_flag(each) for each in flags]
 
     def select(self, tree: Tree) -> Tree:
-        """The tree without the branches that are not meant."""
+        """Return the tree with a `MaskedNode` in place of each deselected subtree."""
         pairs = zip(self._flags, self._branches(tree), strict=True)
         return self._structure.unflatten([x if on else MaskedNode() for on, x in pairs])
 
     def merge(self, new: Tree, old: Tree) -> Tree:
-        """The meant branches of one tree, and the others of another one."""
+        """Return the selected subtrees of `new`, and the others of `old`, as one
+        tree.
+        """
         rows = zip(self._flags, self._branches(new), self._branches(old), strict=True)
         return self._structure.unflatten([x if on else y for on, x, y in rows])
 
     def _branches(self, tree: Tree) -> list[Tree]:
+        """Return the subtrees at the mask's leaves; raise if the tree does not fit."""
         try:
             return subtrees(tree, self._structure)
         except InputError:
@@ -82,6 +85,7 @@ class Mask:
 
 
 def _flag(x: object) -> bool:
+    """Return a mask's leaf as a bool; raise if it is none."""
     if not isinstance(x, bool | numpy.bool_):
         fail("bad-mask", f"expected a mask of True and False; got {shown_value(x)}")
     return bool(x)

@@ -24,12 +24,12 @@ __all__ = [
 
 
 def average(decay: Any) -> Callable[[Array, Array], Array]:
-    """Return a step of a moving average: of a new value and the old average."""
+    """Return a function (new, old) of one step of a moving average."""
     return lambda new, old: (1 - decay) * new + decay * old
 
 
 def average_square(decay: float) -> Callable[[Array, Array], Array]:
-    """Return a step of a moving average of squares."""
+    """Return a function (new, old) of one step of a moving average of squares."""
     return lambda new, old: (1 - decay) * np.square(new) + decay * old
 
 
@@ -37,13 +37,15 @@ def average_square(decay: float) -> Callable[[Array, Array], Array]:
 
 
 class TraceState(NamedTuple):
-    """The sum of updates so far, each of weight `decay` ** its age."""
+    """State of momentum: the sum of past updates, decayed by their age."""
 
     trace: Any
 
 
 class EmaState(NamedTuple):
-    """The average of updates so far, and of how many (an i32 scalar)."""
+    """State of `ema`: the moving average of updates, and their number (an i32
+    scalar).
+    """
 
     count: Any
     ema: Any
@@ -52,7 +54,7 @@ class EmaState(NamedTuple):
 def trace(
     decay: float, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
-    """The momentum of updates: trace = update + decay * trace.
+    """Return a momentum transformation: trace = update + decay * trace.
 
     Polyak, USSR Computational Mathematics and Mathematical Physics 4 (1964).
 
@@ -81,7 +83,7 @@ def trace(
 def ema(
     decay: float, debias: bool = True, accumulator_dtype: DTypeLike | None = None
 ) -> GradientTransformation:
-    """The exponential moving average of updates, or of anything else.
+    """Return a transformation that gives the exponential moving average of updates.
 
     `ema(0.999).update(params, state)` averages parameters.
 
@@ -109,7 +111,7 @@ def ema(
 
 
 class ScaleByRssState(NamedTuple):
-    """The sum of squared gradients so far."""
+    """State of Adagrad: the sum of squared gradients."""
 
     sum_of_squares: Any
 
@@ -117,7 +119,7 @@ class ScaleByRssState(NamedTuple):
 def scale_by_rss(
     initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> GradientTransformation:
-    """Divide updates by the root of the sum of all their squares.
+    """Return a transformation: updates over the root of the sum of all their squares.
 
     Duchi, Hazan and Singer, Journal of Machine Learning Research 12 (2011).
 
@@ -144,27 +146,29 @@ def scale_by_rss(
 
 
 class ScaleByRmsState(NamedTuple):
-    """The average of squared gradients."""
+    """State of RMSProp: the moving average of squared gradients."""
 
     nu: Any
 
 
 class ScaleByRmsWithCountState(NamedTuple):
-    """The average of squared gradients, and of how many (an i32 scalar)."""
+    """State of RMSProp: the moving average of squared gradients, and their number."""
 
     count: Any
     nu: Any
 
 
 class ScaleByRStdDevState(NamedTuple):
-    """The averages of gradients and of their squares."""
+    """State of centered RMSProp: moving averages of gradients and of their squares."""
 
     mu: Any
     nu: Any
 
 
 class ScaleByRStdDevWithCountState(NamedTuple):
-    """The averages of gradients and of their squares, and of how many (i32)."""
+    """State of centered RMSProp: averages of gradients, of squares, and their
+    number.
+    """
 
     count: Any
     mu: Any
@@ -178,7 +182,7 @@ def scale_by_rms(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Divide updates by the root of the average of their squares.
+    """Return a transformation: updates over the root of the average of their squares.
 
     Tieleman and Hinton, "Lecture 6.5: RMSProp", Coursera (2012).
 
@@ -217,8 +221,7 @@ def scale_by_stddev(
     eps_in_sqrt: bool = True,
     bias_correction: bool = False,
 ) -> GradientTransformation:
-    """Divide updates by the root of the average of their squares, less the squared
-    average.
+    """Return a transformation: updates over their moving standard deviation.
 
     Graves, "Generating sequences with recurrent neural networks", arXiv:1308.0850
     (2013). Arguments are those of `scale_by_rms`.
@@ -250,7 +253,7 @@ def scale_by_stddev(
 
 
 def _division_by_root(eps: float, eps_in_sqrt: bool) -> Callable[[Array, Array], Array]:
-    """Return a function to divide an update by the root of a square."""
+    """Return a function (update, square) that divides by the root of `square`."""
     if eps_in_sqrt:
         return lambda update, square: np.rsqrt(square + eps) * update
     return lambda update, square: update / (np.sqrt(square) + eps)

@@ -33,7 +33,7 @@ _LAST = 2**31 - 1  # counts stay there
 
 
 def number(name: str, x: ArrayLike) -> Array | float:
-    """A number of Python's or a scalar array of floats, as it is."""
+    """Return a Python number or scalar float array as it is; raise for others."""
     if is_number(x):
         return x
     array = lift(x)
@@ -46,29 +46,29 @@ def number(name: str, x: ArrayLike) -> Array | float:
 
 
 def rate(name: str, x: Rate) -> Array | float | Schedule:
-    """Return a schedule as it is, or a number checked as by `number`."""
+    """Return a schedule, or a checked number, as it is."""
     return x if callable(x) else number(name, x)
 
 
 def scheduled_value(name: str, schedule: Schedule, count: Array) -> Array | float:
-    """Return the value of a schedule for a number of steps."""
+    """Return the value of a schedule after `count` steps."""
     return number(f"{name}(count)", schedule(count))
 
 
 def in_dtype(x: ArrayLike, dtype: str) -> Array:
-    """A number beside arrays of a dtype."""
+    """Return a number as a scalar array of a dtype."""
     return astype(lift(x, dtype), dtype)
 
 
 def fraction(name: str, x: float) -> float:
-    """Check the decay of an average: at least 0, and below 1."""
+    """Return a decay rate; raise unless it is at least 0 and below 1."""
     if not 0 <= x < 1:
         fail("bad-number", f"expected '{name}' to be at least 0 and below 1; got {x}")
     return x
 
 
 def natural(name: str, x: int, least: int = 0) -> int:
-    """A number of steps."""
+    """Return an integer; raise if it is below `least`."""
     if x < least:
         fail("bad-number", f"expected '{name}' to be {least} or more; got {x}")
     return x
@@ -78,17 +78,18 @@ def natural(name: str, x: int, least: int = 0) -> int:
 
 
 def zero_count() -> Array:
-    """The count to start with."""
+    """Return the initial step count, an i32 scalar."""
     return np.zeros((), "i32")
 
 
 def increment(count: ArrayLike) -> Array:
-    """Count one step more."""
+    """Return the step count plus one."""
     return np.minimum(count, _LAST - 1) + 1
 
 
 def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
-    """Return a function for a number: computed in f64 beside f64, else in f32.
+    """Return a function that gives a number in an array's dtype, computed in f32 or
+    f64.
 
     Args:
         compute: the number in f32 or f64.
@@ -105,7 +106,8 @@ def in_each_dtype(compute: Callable[[str], Array]) -> Callable[[Array], Array]:
 
 
 def bias_corrector(decay: float, count: Array) -> Callable[[Array], Array]:
-    """Return a function that divides averages that began with 0 by the sum of weights.
+    """Return a function that divides a zero-initialised moving average by 1 - decay **
+    count.
 
     That is 1 - decay ** count, without the cancellation that the formula suffers while
     `count` is small.

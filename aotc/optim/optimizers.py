@@ -281,4 +281,5 @@ def adafactor(
 def _momentum(
     decay: float | None, nesterov: bool, dtype: DTypeLike | None = None
 ) -> GradientTransformation:
+    """Return the momentum transformation; the identity for a decay of None."""
     return identity() if decay is None else trace(decay, nesterov, dtype)

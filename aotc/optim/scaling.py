@@ -43,7 +43,7 @@ class ScaleByScheduleState(NamedTuple):
 
 
 def scale(step_size: Any) -> GradientTransformation:
-    """step_size * updates.
+    """Return a transformation: step_size * updates.
 
     Args:
         step_size: a number or a float scalar.
@@ -53,7 +53,7 @@ def scale(step_size: Any) -> GradientTransformation:
 
 
 def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
-    """step_size_fn(count) * updates.
+    """Return a transformation: step_size_fn(count) * updates.
 
     Args:
         step_size_fn: gets the number of steps so far, an i32 scalar; returns a number
@@ -76,7 +76,7 @@ def scale_by_schedule(step_size_fn: Schedule) -> GradientTransformation:
 def scale_by_learning_rate(
     learning_rate: Rate | None = None, *, flip_sign: bool = True
 ) -> GradientTransformation:
-    """-learning_rate * updates.
+    """Return a transformation: -learning_rate * updates.
 
     Args:
         learning_rate: a number, a float scalar, or a schedule; None leaves updates as
@@ -95,6 +95,7 @@ def scale_by_learning_rate(
 
 
 def _scale_updates(size: ArrayLike, updates: Tree) -> Tree:
+    """Multiply each array of a tree by a number."""
     return leafwise(lambda u: in_dtype(size, u.dtype) * u, updates)
 
 
@@ -104,7 +105,7 @@ def _scale_updates(size: ArrayLike, updates: Tree) -> Tree:
 def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> GradientTransformation:
-    """Scale each array by trust_coefficient |parameters| / (|updates| + eps).
+    """Return a transformation: each array scaled by |parameters| / |updates|.
 
     Where one of the norms is 0, updates stay. You, Gitman and Ginsburg, "Large batch
     training of convolutional networks", arXiv:1708.03888 (2017).
@@ -128,9 +129,7 @@ def scale_by_trust_ratio(
 
 
 def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
-    """Scale each array by the norm of its parameters, or `min_scale` if that is
-    larger.
-    """
+    """Return a transformation: each array scaled by its parameters' norm."""
 
     def scale_update(update: Array, param: Array) -> Array:
         return update * in_dtype(np.maximum(norm(param), min_scale), update.dtype)
@@ -141,7 +140,7 @@ def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation
 
 
 def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
-    """Scale each array by the root mean square of its parameters, or `min_scale`."""
+    """Return a transformation: each array scaled by its parameters' RMS."""
 
     def scale_update(update: Array, param: Array) -> Array:
         size = np.maximum(root_mean_square(param), min_scale)
@@ -163,7 +162,7 @@ def root_mean_square(x: Array) -> Array:
 
 
 def wide(x: Array) -> Array:
-    """Cast to f32, unless it is f64: sums of squares leave the range of f16."""
+    """Cast to f32, unless it is f64, so that squares do not overflow f16."""
     return x if x.dtype == "f64" else x.astype("f32")
 
 
@@ -179,7 +178,7 @@ class WeightDecaySchedule(NamedTuple):
 def add_decayed_weights(
     weight_decay: Rate = 0.0, mask: object = None
 ) -> GradientTransformation:
-    """Add weight_decay * parameters to the updates.
+    """Return a transformation: updates + weight_decay * parameters.
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 
@@ -193,6 +192,7 @@ def add_decayed_weights(
 
 
 def _decay(decay: ArrayLike) -> GradientTransformation:
+    """Return a transformation that adds a constant weight decay."""
     if not isinstance(decay, Array) and decay == 0:
         return identity()
     return stateless(
@@ -201,6 +201,8 @@ def _decay(decay: ArrayLike) -> GradientTransformation:
 
 
 def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
+    """Return a transformation that adds a scheduled weight decay."""
+
     def init(params: Tree) -> Tree:
         return WeightDecaySchedule(zero_count())
 
@@ -215,4 +217,5 @@ def _scheduled_decay(schedule: Schedule) -> GradientTransformation:
 
 
 def _with_weights(updates: Tree, decay: ArrayLike, params: Tree) -> Tree:
+    """Return updates + decay * parameters, leaf by leaf."""
     return leafwise(lambda u, p: u + in_dtype(decay, u.dtype) * p, updates, params)

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def constant_schedule(value: float) -> Schedule:
-    """`value` at every step."""
+    """Return a schedule of `value` at every step."""
     return lambda count: value
 
 
@@ -38,7 +38,7 @@ def polynomial_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """Interpolate (init - end) (1 - t)^power + end, where t goes from 0 to 1.
+    """Return a schedule (init - end) (1 - t)^power + end, with t from 0 to 1.
 
     Args:
         init_value: before, and forever if there are no steps.
@@ -66,7 +66,7 @@ def linear_schedule(
     transition_steps: int,
     transition_begin: int = 0,
 ) -> Schedule:
-    """Interpolate linearly between two values; see `polynomial_schedule`."""
+    """Return a schedule that interpolates linearly between two values."""
     return polynomial_schedule(
         init_value, end_value, 1, transition_steps, transition_begin
     )
@@ -75,7 +75,7 @@ def linear_schedule(
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
-    """Decay from `init_value` to alpha * init_value along half a period of the cosine.
+    """Return a schedule from `init_value` to alpha * init_value along a half cosine.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", ICLR
     2017.
@@ -104,7 +104,7 @@ def exponential_decay(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """init_value * decay_rate ** (steps / transition_steps).
+    """Return a schedule init_value * decay_rate ** (steps / transition_steps).
 
     Args:
         init_value: before, and forever if `transition_steps` or `decay_rate` is 0.
@@ -135,7 +135,7 @@ def exponential_decay(
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
-    """`init_value`, multiplied by another scale from each of some steps on.
+    """Return a schedule that multiplies `init_value` by a scale from certain steps on.
 
     Args:
         init_value: before the first of these steps.
@@ -155,7 +155,7 @@ def piecewise_constant_schedule(
 def join_schedules(
     schedules: Sequence[Callable[..., Any]], boundaries: Sequence[int]
 ) -> Schedule:
-    """Join schedules one after the other.
+    """Return a schedule that follows each of `schedules` up to its boundary.
 
     Args:
         schedules: each gets the number of steps since it began.
@@ -186,7 +186,7 @@ def join_schedules(
 def warmup_constant_schedule(
     init_value: float, peak_value: float, warmup_steps: int
 ) -> Schedule:
-    """Rise linearly to `peak_value`, which stays."""
+    """Return a schedule that rises linearly to `peak_value` and stays there."""
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -198,7 +198,7 @@ def warmup_cosine_decay_schedule(
     end_value: float = 0.0,
     exponent: float = 1.0,
 ) -> Schedule:
-    """Rise linearly to the peak, then decay along a cosine to the end.
+    """Return a schedule that rises linearly to the peak, then decays along a cosine.
 
     Args:
         init_value: at the first step.
@@ -228,7 +228,7 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
     end_value: float | None = None,
 ) -> Schedule:
-    """Rise linearly to the peak, then decay as `exponential_decay` does.
+    """Return a schedule that rises linearly to the peak, then decays exponentially.
 
     Args:
         init_value: at the first step.
@@ -249,11 +249,12 @@ def warmup_exponential_decay_schedule(
 
 
 def _float(count: object) -> Array:
+    """Return a step count as an f32 array."""
     return astype(lift(count), "f32")
 
 
 def _scales(given: Any) -> list[tuple[int, float]]:
-    """Return steps with their scales, in order."""
+    """Return (step, scale) pairs in order of steps; raise for invalid ones."""
     fits = isinstance(given, Mapping) and all(
         isinstance(step, int) and isinstance(scale, int | float) and scale >= 0
         for step, scale in given.items()

@@ -29,16 +29,16 @@ State = TypeVar("State")
 
 
 class Update(Protocol):
-    """A transformation of gradients: (updates, state, params) → (updates, state)."""
+    """Protocol of an update function: (updates, state, params) → (updates, state)."""
 
     def __call__(
         self, updates: Tree, state: Tree, params: Tree = None
     ) -> tuple[Tree, Tree]:
-        """Return new updates, of the form of the old ones, and the new state."""
+        """Return the transformed updates, in the same structure, and the new state."""
 
 
 class GradientTransformation(NamedTuple):
-    """A pair of pure functions on pytrees, as optax has it.
+    """A pair of pure functions `init` and `update` on pytrees, as in optax.
 
     Args:
         init: params → state, a pytree of arrays.
@@ -52,14 +52,15 @@ class GradientTransformation(NamedTuple):
 
 
 class EmptyState(NamedTuple):
-    """The state of a transformation that keeps nothing."""
+    """The state of a stateless transformation."""
 
 
 # ---- how they are made --------------------------------------------------------------
 
 
 def stateless(f: Callable[[Tree, Tree], Tree]) -> GradientTransformation:
-    """A transformation that keeps nothing.
+    """Return the transformation of a function (updates, params) → updates, without
+    state.
 
     Args:
         f: (updates, params) → new updates; params may be None.
@@ -76,7 +77,7 @@ def stateful(
     init: Callable[[Tree], Tree],
     update: Callable[[Tree, State, Tree], tuple[Tree, Tree]],
 ) -> GradientTransformation:
-    """A transformation whose states are named tuples of a kind."""
+    """Return a transformation of `init` and `update` that checks its state's class."""
 
     def checked_update(
         updates: Tree, state: Tree, params: Tree = None
@@ -87,7 +88,7 @@ def stateful(
 
 
 def require_state(kind: type[State], state: Tree) -> State:
-    """Refuse a state that is not of this transformation; returns it."""
+    """Return a state; raise if it is not of this transformation's class."""
     if not isinstance(state, kind):
         fail(
             "bad-state",
@@ -98,7 +99,7 @@ def require_state(kind: type[State], state: Tree) -> State:
 
 
 def require_params(params: Tree) -> Tree:
-    """Refuse an update without the parameters; returns them."""
+    """Return the parameters; raise if `update` was called without them."""
     if params is None:
         fail(
             "no-params",
@@ -109,17 +110,17 @@ def require_params(params: Tree) -> Tree:
 
 
 def identity() -> GradientTransformation:
-    """Return updates as they are."""
+    """Return the transformation that leaves updates as they are."""
     return stateless(lambda updates, params: updates)
 
 
 def set_to_zero() -> GradientTransformation:
-    """Replace updates by zeros, so that parameters stay."""
+    """Return the transformation that replaces updates by zeros."""
     return stateless(lambda updates, params: leafwise(zeros_like, updates))
 
 
 def chain(*args: GradientTransformation) -> GradientTransformation:
-    """Apply one transformation after the other; the state is a tuple of theirs."""
+    """Return the composition of transformations; its state is a tuple of theirs."""
 
     def init(params: Tree) -> Tree:
         return tuple(each.init(params) for each in args)
@@ -176,7 +177,7 @@ def apply_updates(params: Tree, updates: Tree, key: ArrayLike | None = None) -> 
 
 
 def _wide(params: Array) -> Array:
-    """Return parameters in the dtype of sums that are rounded by chance."""
+    """Cast bf16 parameters to f32, for sums that are rounded stochastically."""
     if params.dtype == "f16":
         fail(
             "bad-dtype",

@@ -16,7 +16,7 @@ Tree = PyTree
 
 
 def leafwise(function: Callable[..., Array], tree: Tree, *others: Tree) -> Tree:
-    """`function` of the arrays at each leaf of trees of one form; a tree of results.
+    """Map a function over corresponding leaves of pytrees of one structure.
 
     The arrays of one leaf have one shape, and meet in the widest of their dtypes.
 
@@ -32,20 +32,25 @@ def leafwise(function: Callable[..., Array], tree: Tree, *others: Tree) -> Tree:
 
 
 def float_leaves(tree: Tree) -> list[Array]:
-    """The arrays of a tree of floats."""
+    """Return the leaves of a pytree as arrays; raise if one is no float."""
     return flatten(leafwise(lambda x: x, tree))[0]
 
 
 def leafwise_unzip(
     function: Callable[..., Sequence[Array]], count: int, *trees: Tree
 ) -> list[Tree]:
-    """Map a function of several results over leaves, into a tree for each result."""
+    """Map a function with `count` results over leaves; return a tree for each
+    result.
+    """
     columns, structure = _columns(trees)
     rows = [function(*row) for row in zip(*columns, strict=True)]
     return [structure.unflatten([row[i] for row in rows]) for i in range(count)]
 
 
 def _columns(trees: Sequence[Tree]) -> tuple[list[list[Array]], Structure]:
+    """Return the leaves of each tree as arrays, and their structure; raise if it
+    differs.
+    """
     flat = [flatten(tree) for tree in trees]
     structure = flat[0][1]
     for _, found in flat:
@@ -60,6 +65,7 @@ def _columns(trees: Sequence[Tree]) -> tuple[list[list[Array]], Structure]:
 
 
 def _require_alike(row: Sequence[Array], structure: Structure, position: int) -> None:
+    """Raise unless the arrays of one leaf are floats of one shape."""
     if not all(dtypes.is_float(array.dtype) for array in row):
         found = next(array for array in row if not dtypes.is_float(array.dtype))
         fail(
@@ -76,6 +82,7 @@ def _require_alike(row: Sequence[Array], structure: Structure, position: int) ->
 
 
 def _at(structure: Structure, position: int) -> str:
+    """Return " at 'NAME'" for a leaf, for messages."""
     name = leaf_names(structure)[position]
     return f" at '{name}'" if name else ""
 
@@ -93,12 +100,12 @@ def in_widest(arrays: Sequence[Array]) -> list[Array]:
 
 
 def like(new: Tree, old: Tree) -> Tree:
-    """The arrays of a tree in the dtypes that those of another one have."""
+    """Cast the arrays of a tree to the dtypes of another tree's."""
     return tree_map(lambda x, kept: astype(x, lift(kept).dtype), new, old)
 
 
 def float_dtype(dtype: DTypeLike | None) -> str | None:
-    """The name of a float type; None stays None."""
+    """Return the canonical name of a float dtype; None stays None."""
     if dtype is None:
         return None
     name = dtypes.canonical_dtype(dtype)
@@ -111,10 +118,10 @@ def float_dtype(dtype: DTypeLike | None) -> str | None:
 
 
 def full_like(tree: Tree, value: float, dtype: str | None = None) -> Tree:
-    """A tree of arrays of one value, of the shapes of float arrays."""
+    """Return a tree with arrays of one value, in the shapes of a tree of floats."""
     return leafwise(lambda x: full(x.shape, value, dtype or x.dtype), tree)
 
 
 def zeros_like(tree: Tree, dtype: str | None = None) -> Tree:
-    """A tree of zeros, of the shapes of float arrays."""
+    """Return a tree of zeros, in the shapes of a tree of floats."""
     return full_like(tree, 0.0, dtype)

@@ -23,9 +23,7 @@ __all__ = ["ApplyIfFiniteState", "MultiSteps", "MultiStepsState", "apply_if_fini
 
 
 def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
-    """Select one of two trees; both are computed, so that states can be written
-    over.
-    """
+    """Return `new` where a scalar flag is true, else `old`, leaf by leaf."""
     return tree_map(lambda x, y: np.where(flag, x, y), new, old)
 
 
@@ -33,7 +31,7 @@ def select_tree(flag: Array, new: Tree, old: Tree) -> Tree:
 
 
 class MultiStepsState(NamedTuple):
-    """State of an optimizer of `MultiSteps`.
+    """State of `MultiSteps`: counts, accumulated gradients, and the inner state.
 
     Args:
         mini_step: how many gradients were added since the last step (i32).
@@ -49,7 +47,7 @@ class MultiStepsState(NamedTuple):
 
 
 class MultiSteps:
-    """An optimizer that adds up gradients, and steps when it has enough of them.
+    """An optimizer that accumulates gradients of several calls before each step.
 
     Updates between the steps are zeros. It has `init` and `update` of its own, and is a
     part of other transformations by `gradient_transformation()`.
@@ -81,7 +79,7 @@ class MultiSteps:
         self._dtype = float_dtype(accumulator_dtype)
 
     def init(self, params: Tree) -> MultiStepsState:
-        """The state before the first gradient."""
+        """Return the state before the first gradient."""
         return MultiStepsState(
             mini_step=zero_count(),
             gradient_step=zero_count(),
@@ -92,7 +90,9 @@ class MultiSteps:
     def update(
         self, updates: Tree, state: Any, params: Tree = None
     ) -> tuple[Tree, MultiStepsState]:
-        """Return zeros, or at every k-th call the updates; and the new state."""
+        """Return zeros, or at every k-th call the optimizer's updates; and the new
+        state.
+        """
         old = require_state(MultiStepsState, state)
         total = leafwise(self._accumulator(old.mini_step), updates, old.acc_grads)
         found, inner = self._opt.update(
@@ -123,6 +123,7 @@ class MultiSteps:
         return GradientTransformation(self.init, self.update)
 
     def _accumulator(self, count: ArrayLike) -> Callable[[Array, Array], Array]:
+        """Return a function (update, total) that adds an update to the mean or sum."""
         if not self._mean:
             return lambda update, total: update + total
         # the mean of the first ones moves towards the next one, and never overflows
@@ -131,7 +132,7 @@ class MultiSteps:
 
 
 def _gradients_per_step(k: object) -> Callable[[Any], Any]:
-    """The number of gradients that make a step, by the number of steps."""
+    """Return a function from the step count to the number of gradients in a step."""
     if callable(k):
         return lambda count: _as_count(k(count))
     number = _as_count(k)
@@ -141,7 +142,7 @@ def _gradients_per_step(k: object) -> Callable[[Any], Any]:
 
 
 def _as_count(k: object) -> object:
-    """An integer, or an i32 scalar."""
+    """Return an int, or an i32 scalar array; raise for others."""
     if isinstance(k, int | numpy.integer) and not isinstance(k, bool):
         return int(k)
     array = lift(k)
@@ -151,6 +152,7 @@ def _as_count(k: object) -> object:
 
 
 def _fail_to_count(k: object) -> NoReturn:
+    """Raise `InputError` for an invalid `every_k_schedule`."""
     fail(
         "bad-number",
         "expected 'every_k_schedule' to be 1 or more, or a function that returns an "
@@ -162,7 +164,7 @@ def _fail_to_count(k: object) -> NoReturn:
 
 
 class ApplyIfFiniteState(NamedTuple):
-    """State with counts of gradients that were not finite.
+    """State of `apply_if_finite`: counts of non-finite gradients, and the inner state.
 
     Args:
         notfinite_count: how often in a row (i32).
@@ -180,7 +182,7 @@ class ApplyIfFiniteState(NamedTuple):
 def apply_if_finite(
     inner: GradientTransformation, max_consecutive_errors: int
 ) -> GradientTransformation:
-    """`inner`, but no step at all where a gradient is infinite or NaN.
+    """Return `inner`, which skips steps whose gradients are infinite or NaN.
 
     Args:
         inner: any optimizer.

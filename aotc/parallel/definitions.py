@@ -18,7 +18,7 @@ _FUNCTIONS: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimu
 
 
 def reduction(arrays: Arrays, kind: str) -> Array:
-    """Return the sum, max or min of arrays, taken in their order.
+    """Return the elementwise sum, max or min of arrays, reduced in their order.
 
     Args:
         arrays: of one shape and dtype.
@@ -34,7 +34,7 @@ def reduction(arrays: Arrays, kind: str) -> Array:
 
 
 def _block(x: Array, axis: int, count: int, number: int) -> Array:
-    """Return block `number` of `count` equal ones along an axis."""
+    """Return slice `number` of `count` equal ones along an axis, as a view."""
     size = x.shape[axis] // count
     where = [slice(None)] * x.ndim
     where[axis] = slice(number * size, (number + 1) * size)
@@ -42,25 +42,30 @@ def _block(x: Array, axis: int, count: int, number: int) -> Array:
 
 
 def _all_reduce(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+    """Return the reduction of all devices' arrays."""
     return reduction(arrays, asked["kind"])
 
 
 def _all_gather(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+    """Return all devices' arrays, concatenated along an axis."""
     return np.concatenate(arrays, asked["axis"])
 
 
 def _reduce_scatter(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+    """Return one device's block of the sum of all arrays."""
     count = len(arrays)
     return reduction([_block(x, asked["axis"], count, number) for x in arrays], "sum")
 
 
 def _all_to_all(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+    """Return one device's blocks of all arrays, concatenated."""
     count, axis = len(arrays), asked["split_axis"]
     blocks = [_block(x, axis, count, number) for x in arrays]
     return np.concatenate(blocks, asked["concat_axis"])
 
 
 def _permute(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+    """Return the array of the device that sends to this one; zeros if none does."""
     sources = dict(zip(asked["targets"], asked["sources"], strict=True))
     if number not in sources:
         return np.zeros_like(arrays[number])
@@ -78,7 +83,7 @@ _SAME_ON_ALL = ("all_reduce", "all_gather")
 
 
 def results(asked: JsonObject, arrays: Arrays, numbers: range) -> list[Array]:
-    """Return the parts of some devices of a collective; views of `arrays` are copied.
+    """Compute the result of a collective for some devices, from all devices' arrays.
 
     Args:
         asked: `op`, which collective it is, and its attributes.

@@ -24,7 +24,8 @@ Found = TypeVar("Found")
 
 
 class LocalDevices:
-    """The devices that this process computes, of those along an axis.
+    """The simulated or real devices that this process computes, among all of a mesh
+    axis.
 
     Args:
         group: the processes.
@@ -54,11 +55,11 @@ class LocalDevices:
 
     @classmethod
     def alone(cls) -> LocalDevices:
-        """Make the one device of a model that is computed alone."""
+        """Return the single device of a model without collectives."""
         return cls(Group(Alone()), DeviceAxis("", 1))
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """Call `work` for each device of this process, at the same time.
+        """Call `work` in a thread for each device of this process; return the results.
 
         Args:
             work: gets the place of the device among those of this process, from 0.
@@ -72,7 +73,7 @@ class LocalDevices:
             self._rendezvous = None
 
     def exchange(self, place: int, asked: Mapping[str, object], x: Array) -> Array:
-        """Return the part of a device of a collective.
+        """Take part in a collective as one device; return that device's result.
 
         Args:
             place: of the device among those of this process, from 0.
@@ -99,7 +100,9 @@ class LocalDevices:
         return found
 
     def _exchange(self, brought: Sequence[tuple[str, Array]]) -> list[Array]:
-        """Return the parts of the devices of this process of a collective."""
+        """Exchange arrays with other processes; return the results of the local
+        devices.
+        """
         what = brought[0][0]
         if any(other != what for other, _ in brought):
             raise Diverged
@@ -109,12 +112,12 @@ class LocalDevices:
             return results(asked, arrays, self.numbers)
 
     def device(self, place: int) -> Device:
-        """Return one of the devices of this process."""
+        """Return the device of this process at an index."""
         return Device(self, place)
 
 
 class Device:
-    """A device of this process.
+    """One device of this process, which takes part in collectives.
 
     Args:
         devices: all of them.
@@ -126,9 +129,9 @@ class Device:
 
     @property
     def number(self) -> int:
-        """The device's number along the axis."""
+        """The device's index along the mesh axis, over all processes."""
         return self.devices.numbers[self.place]
 
     def exchange(self, asked: Mapping[str, object], x: Array) -> Array:
-        """Return this device's part of a collective, see `LocalDevices.exchange`."""
+        """Take part in a collective; return this device's result."""
         return self.devices.exchange(self.place, asked, x)

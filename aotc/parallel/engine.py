@@ -15,7 +15,7 @@ Arrays = Sequence[Array]
 
 
 class Engine(Protocol):
-    """Moves arrays between the ranks of a group.
+    """Protocol of a transport that exchanges arrays between the ranks of a group.
 
     `rank` is the number of this process among `size`, from 0.
     """
@@ -27,7 +27,7 @@ class Engine(Protocol):
     def exchange(
         self, what: str, arrays: Arrays
     ) -> AbstractContextManager[list[list[Array]]]:
-        """Give arrays to all ranks, and wait for theirs.
+        """Send arrays to all ranks; wait for and return the arrays of each rank.
 
         Args:
             what: what they are for; all ranks must say the same.
@@ -43,16 +43,16 @@ class Engine(Protocol):
         ...
 
     def lost_ranks(self) -> set[int]:
-        """Return the ranks that are known to have ended, as far as an engine knows."""
+        """Return the ranks whose processes are known to have ended."""
         ...
 
     def close(self) -> None:
-        """Leave the group: ranks that wait for this one end with `rank-lost`."""
+        """Leave the group; ranks that wait for this one fail with `rank-lost`."""
         ...
 
 
 class Alone:
-    """The only rank of its group."""
+    """The engine of a group with one rank."""
 
     name = "alone"
     rank = 0
@@ -74,7 +74,7 @@ class Alone:
 def rank_lost(
     rank: int | None, size: int, said: str = "its process has ended"
 ) -> SetupError:
-    """Return the error of a rank that others wait for in vain.
+    """Return the error for a rank whose process has ended while others wait for it.
 
     Args:
         rank: which; None if the engine does not know.
@@ -90,7 +90,7 @@ def rank_lost(
 
 
 def require_same(what: Sequence[str]) -> None:
-    """Refuse ranks that are at different points of the computation.
+    """Raise if the ranks are in different collectives.
 
     Args:
         what: that each of them is at, in their order.

@@ -18,7 +18,7 @@ _TORCH = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
 
 @cache
 def current() -> Group:
-    """Return the group of this process, which it joins when it is first asked for.
+    """Return the group of this process; the first call joins it.
 
     `aotc run --ranks` sets `AOTC_GROUP`; variables of torchrun and mpirun are known.
     A process that none of them has started is a group of its own.
@@ -31,8 +31,8 @@ def current() -> Group:
 
 
 def starter() -> tuple[str, str] | None:
-    """Return the launcher that started this process as one of several, and their
-    number.
+    """Return the name of the launcher that started this process, and the number of
+    ranks.
 
     None for `aotc run --ranks`, and where there is but one.
     """
@@ -44,6 +44,7 @@ def starter() -> tuple[str, str] | None:
 
 
 def _engine() -> Engine:
+    """Make the engine that the environment variables ask for."""
     described = options.get("AOTC_GROUP")
     if described is not None:
         from aotc.parallel.shared_memory import described_engine
@@ -57,6 +58,7 @@ def _engine() -> Engine:
 
 
 def _adapter(started_by: str, package: str, make: Callable[[], Engine]) -> Engine:
+    """Make a launcher's engine; raise if its package is not installed."""
     try:
         return make()
     except ImportError as error:
@@ -69,12 +71,14 @@ def _adapter(started_by: str, package: str, make: Callable[[], Engine]) -> Engin
 
 
 def _gloo() -> Engine:
+    """Make the engine of torch.distributed."""
     from aotc.parallel.gloo import GlooEngine
 
     return GlooEngine()
 
 
 def _mpi() -> Engine:
+    """Make the engine of mpi4py."""
     from aotc.parallel.mpi import MpiEngine
 
     return MpiEngine()

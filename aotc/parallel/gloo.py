@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GlooEngine(MessageEngine):
-    """The ranks of torch.distributed, in a group of their own.
+    """An engine that exchanges messages by torch.distributed's gloo backend.
 
     A program that has called `init_process_group` goes on with what it has. Groups are
     left when the interpreter ends: threads of gloo that go on then abort the process.
@@ -34,7 +34,7 @@ class GlooEngine(MessageEngine):
         atexit.register(self.close)
 
     def gather(self, message: bytes) -> list[memoryview]:
-        """Return the messages of all ranks, in their order."""
+        """Send a message to all ranks; return the messages of all ranks in order."""
         try:
             sizes = self._gather(self._torch.tensor([len(message)]))
             most = max(int(size) for size in sizes)
@@ -48,12 +48,13 @@ class GlooEngine(MessageEngine):
         return [each.numpy().data for each in found]
 
     def _gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Return the tensors of all ranks, which have one shape."""
         found = [self._torch.empty_like(tensor) for _ in range(self.size)]
         self._distributed.all_gather(found, tensor, group=self._group)
         return found
 
     def close(self) -> None:
-        """Leave the group, and with it the default one if no program asked for that."""
+        """Destroy the process group, and the default one if this engine made it."""
         group, self._group = self._group, None
         if group is None or not self._distributed.is_initialized():
             return

@@ -13,7 +13,7 @@ from aotc.parallel.engine import Array, Engine
 
 
 class Group:
-    """The processes that compute together.
+    """The processes (ranks) that compute together, and their collectives.
 
     Every rank calls the same methods in the same order, with arrays of the same shape
     and dtype. Results are the same bits on all engines and on all ranks.
@@ -27,26 +27,28 @@ class Group:
         self.rank, self.size = engine.rank, engine.size
 
     def all_reduce(self, x: Array, kind: str = "sum") -> Array:
-        """Return the sum, max or min over the ranks, in their order."""
+        """Return the sum, max or min of all ranks' arrays, reduced in rank order."""
         if kind not in ("sum", "max", "min"):
             raise InputError("bad-kind", f"expected sum, max or min; got {kind!r}")
         return self._collect({"op": "all_reduce", "kind": kind}, x)
 
     def all_gather(self, x: Array, axis: int = 0) -> Array:
-        """Return the arrays of all ranks, one after the other along an axis."""
+        """Return all ranks' arrays concatenated along an axis."""
         return self._collect({"op": "all_gather", "axis": axis}, x)
 
     def reduce_scatter(self, x: Array, axis: int = 0) -> Array:
-        """Return the block of this rank, along an axis, of the sum over the ranks."""
+        """Return this rank's block, along an axis, of the sum of all ranks' arrays."""
         return self._collect({"op": "reduce_scatter", "axis": axis}, x, axis)
 
     def all_to_all(self, x: Array, split_axis: int = 0, concat_axis: int = 0) -> Array:
-        """Return the blocks of this rank of all arrays, in the order of the ranks."""
+        """Return this rank's blocks of all ranks' arrays, concatenated in rank
+        order.
+        """
         axes = {"split_axis": split_axis, "concat_axis": concat_axis}
         return self._collect({"op": "all_to_all", **axes}, x, split_axis)
 
     def permute(self, x: Array, pairs: Sequence[tuple[int, int]]) -> Array:
-        """Return the array of the source in pairs (source, target); zeros if none."""
+        """Return the array of the rank that sends to this one; zeros if none does."""
         sources, targets = ([pair[i] for pair in pairs] for i in (0, 1))
         for ends in (sources, targets):
             if len({*ends}) != len(ends) or not {*ends} <= {*range(self.size)}:
@@ -60,17 +62,17 @@ class Group:
         )
 
     def broadcast(self, x: Array, source: int = 0) -> Array:
-        """Return the array of rank `source`, on each rank."""
+        """Return the array of rank `source` on each rank."""
         with self.engine.exchange(f"broadcast {source}", [_prepared(x)]) as found:
             return np.array(found[source][0])
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         with self.engine.exchange("barrier", []):
             pass
 
     def texts(self, text: str) -> list[str]:
-        """Return the text that each rank gives, in their order."""
+        """Return the texts that all ranks pass, in rank order."""
         said = np.frombuffer(text.encode(), np.uint8)
         with self.engine.exchange("texts", [said]) as found:
             return [given.tobytes().decode() for (given,) in found]
@@ -82,6 +84,7 @@ class Group:
     def _collect(
         self, asked: dict[str, object], x: Array, cut_axis: int | None = None
     ) -> Array:
+        """Run a collective on one array per rank; return this rank's result."""
         x = _prepared(x)
         if cut_axis is not None and x.shape[cut_axis] % self.size:
             raise InputError(
@@ -96,4 +99,5 @@ class Group:
 
 
 def _prepared(x: Array) -> Array:
+    """Return a C-contiguous copy or view of an array, of the same rank."""
     return np.ascontiguousarray(x).reshape(np.shape(x))

@@ -22,7 +22,7 @@ _POLL = 0.02
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a rank.
+    """The exit code of a rank's process, and its errors.
 
     Args:
         code: its exit code, negative for a signal.
@@ -36,7 +36,7 @@ class Ended:
 def run_ranks(
     command: Sequence[str], count: int, *, answers: IO[Any] | None = None
 ) -> list[Ended]:
-    """Run a command in `count` ranks of a group; return how each has ended.
+    """Run a command in `count` processes that form a group; return how each ended.
 
     Rank 0 has the standard streams of this process. The others write nothing to
     standard output, and what they write to standard error is kept. Signals that ask
@@ -64,7 +64,7 @@ def run_ranks(
 def _start(
     command: Sequence[str], streams: Sequence[Mapping[str, Any]], stack: ExitStack
 ) -> list[subprocess.Popen[bytes]]:
-    """Start the ranks, with sockets between each two of them, and to this process.
+    """Start the rank processes, with sockets between each two and to this process.
 
     Args:
         command: what they run.
@@ -106,6 +106,7 @@ def _start(
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
+    """Return a connected pair of Unix sockets that keep message bounds."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -113,7 +114,7 @@ _SILENT: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEV
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended; end those that run on long after a failure."""
+    """Wait until all processes end; kill those that outlive a failed one for long."""
     failed_at: float | None = None
     while any(each.poll() is None for each in processes):
         if failed_at is None and any(each.returncode for each in processes):
@@ -124,6 +125,7 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Kill all processes that still run, and wait for them."""
     for each in processes:
         if each.poll() is None:
             each.kill()
@@ -132,12 +134,13 @@ def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _text(log: IO[bytes]) -> str:
+    """Return the contents of a log file as text."""
     log.seek(0)
     return log.read().decode(errors="replace")
 
 
 class _Forwarding:
-    """A block that forwards signals to end this process to the ranks."""
+    """A context in which signals that end this process are forwarded to the ranks."""
 
     def __init__(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         self._processes = processes
@@ -152,6 +155,7 @@ class _Forwarding:
             signal.signal(number, handler)
 
     def _forward(self, number: int, frame: FrameType | None) -> None:
+        """Send the received signal to all ranks."""
         for each in self._processes:
             if each.poll() is None:
                 each.send_signal(number)

@@ -24,7 +24,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def layout(arrays: Arrays) -> tuple[list[Place], int]:
-    """Return the places of arrays in one block of memory, and its size.
+    """Return dtype, shape and byte offset of each array in one buffer, and its size.
 
     One row for each: dtype, shape and the first byte.
     """
@@ -37,7 +37,7 @@ def layout(arrays: Arrays) -> tuple[list[Place], int]:
 
 
 def view(memory: Memory, row: Place, start: int = 0) -> Array:
-    """Return the array that a row of `layout` describes, as a view of memory."""
+    """Return the array of a `layout` row as a view of the buffer."""
     dtype, shape, first = row
     kind = dtypes.to_numpy(dtype)
     count = int(np.prod(shape, dtype=np.int64))
@@ -49,13 +49,13 @@ def view(memory: Memory, row: Place, start: int = 0) -> Array:
 
 
 def write(array: Array, memory: Memory, row: Place, start: int = 0) -> None:
-    """Copy an array to where a row of `layout` has it."""
+    """Copy an array into the buffer at the offset of its `layout` row."""
     if array.size:
         view(memory, row, start)[...] = array
 
 
 def pack(what: str, arrays: Arrays) -> bytes:
-    """Return arrays, and their purpose, as bytes that `unpack` reads."""
+    """Serialize arrays and their purpose to bytes, for `unpack`."""
     rows, size = layout(arrays)
     head = json.dumps([what, rows]).encode()
     start = -(-(_LENGTH.size + len(head)) // _ALIGNMENT) * _ALIGNMENT
@@ -68,7 +68,7 @@ def pack(what: str, arrays: Arrays) -> bytes:
 
 
 def unpack(message: Memory) -> tuple[str, list[Array]]:
-    """Return the purpose of a message's arrays, and the arrays, as views of it."""
+    """Return the purpose and the arrays of a message, as views of its bytes."""
     (length,) = _LENGTH.unpack_from(message)
     what, rows = json.loads(bytes(message[_LENGTH.size : _LENGTH.size + length]))
     start = -(-(_LENGTH.size + length) // _ALIGNMENT) * _ALIGNMENT
@@ -76,7 +76,7 @@ def unpack(message: Memory) -> tuple[str, list[Array]]:
 
 
 class MessageEngine(ABC):
-    """An engine whose library gathers bytes from all ranks.
+    """Base of engines whose library gathers one byte message from each rank.
 
     Args:
         rank: of this process.
@@ -90,19 +90,19 @@ class MessageEngine(ABC):
 
     @abstractmethod
     def gather(self, message: bytes) -> Sequence[Memory]:
-        """Return the messages of all ranks, in their order."""
+        """Send a message to all ranks; return the messages of all ranks in order."""
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Exchange as `Engine`: every rank gets all arrays of every other one."""
+        """Exchange as `Engine.exchange`, by one packed message per rank."""
         found = [unpack(each) for each in self.gather(pack(what, arrays))]
         require_same([said for said, _ in found])
         yield [given for _, given in found]
 
     def lost_ranks(self) -> set[int]:
-        """Return none: the library ends the other processes, or does not say which."""
+        """Return no ranks, as the library does not tell which have ended."""
         return set()
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group of ranks."""

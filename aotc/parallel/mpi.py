@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MpiEngine(MessageEngine):
-    """The ranks of MPI's world.
+    """An engine that exchanges messages by mpi4py, between the ranks of MPI's world.
 
     Args:
         communicator: of mpi4py; by default a copy of the world's, so that a program
@@ -29,7 +29,7 @@ class MpiEngine(MessageEngine):
         super().__init__(self._ranks.Get_rank(), self._ranks.Get_size())
 
     def gather(self, message: bytes) -> list[bytes]:
-        """Return the messages of all ranks, in their order."""
+        """Send a message to all ranks; return the messages of all ranks in order."""
         try:
             return list(self._ranks.allgather(message))
         except self._mpi.Exception as error:

@@ -13,7 +13,9 @@ Compute = Callable[[Sequence[Any]], Sequence[object]]
 
 
 class Diverged(InputError):
-    """A device waits for another one that is done or has failed, or meets elsewhere."""
+    """Raised in a thread that waits for another one which has ended or does
+    otherwise.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -24,7 +26,7 @@ class Diverged(InputError):
 
 
 class Rendezvous:
-    """A barrier at which threads that run one program exchange data, over again.
+    """A reusable barrier at which threads of one program exchange data.
 
     Args:
         size: how many they are.
@@ -39,7 +41,8 @@ class Rendezvous:
         self._someone_left = False
 
     def run(self, work: Callable[[int], Found]) -> list[Found]:
-        """Call `work(number)` in each thread, at the same time; return the results.
+        """Call `work(number)` in one thread for each number; return the results in
+        order.
 
         Raises:
             Diverged: they do not meet the same number of times, and none has failed.
@@ -54,6 +57,7 @@ class Rendezvous:
         return [each.result() for each in running]
 
     def _run(self, number: int, work: Callable[[int], Found]) -> Found:
+        """Call `work(number)`; wake up waiting threads when it ends."""
         try:
             return work(number)
         finally:
@@ -62,7 +66,8 @@ class Rendezvous:
                 self._changed.notify_all()
 
     def meet(self, number: int, brought: object, compute: Compute) -> Any:
-        """Wait for the others; return the own part of the result of all.
+        """Wait for all threads; return this thread's part of what `compute` makes of
+        all data.
 
         Args:
             number: of this thread.

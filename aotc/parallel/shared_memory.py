@@ -34,7 +34,7 @@ STARTER = -1  # in the place of a rank: the process that has started them
 
 
 class SharedMemoryEngine:
-    """The ranks of one machine.
+    """An engine between processes of one machine, by shared memory and Unix sockets.
 
     Args:
         rank: of this process.
@@ -56,7 +56,9 @@ class SharedMemoryEngine:
 
     @contextmanager
     def exchange(self, what: str, arrays: Arrays) -> Iterator[list[list[Array]]]:
-        """Exchange as `Engine`: arrays are views of the givers' memory."""
+        """Exchange as `Engine.exchange`; the arrays are views of the senders'
+        memory.
+        """
         rows, size = layout(arrays)
         descriptor = self._reserve(size)
         start = self._round % 2 * self._half
@@ -89,7 +91,8 @@ class SharedMemoryEngine:
             each.close()
 
     def _reserve(self, size: int) -> int | None:
-        """Have halves of at least `size` bytes; return the descriptor of new memory.
+        """Allocate shared memory with two halves of `size` bytes, if there is less so
+        far.
 
         Others go on reading the old memory, which they have mapped.
         """
@@ -108,6 +111,7 @@ class SharedMemoryEngine:
         return descriptor
 
     def _send(self, message: str, descriptor: int | None) -> None:
+        """Send a message, and perhaps a memory descriptor, to all other ranks."""
         data = message.encode()
         if len(data) > _LONGEST:
             raise InputError(
@@ -123,7 +127,7 @@ class SharedMemoryEngine:
                 socket.send_fds(each, [data], given)
 
     def _receive(self) -> dict[int, tuple[bytes, list[int]]]:
-        """Return the message of this round of each other rank."""
+        """Wait for and return the next message of each other rank."""
         found: dict[int, tuple[bytes, list[int]]] = {}
         ranks = {each.fileno(): rank for rank, each in self._sockets.items()}
         waiting = select.poll()
@@ -140,7 +144,7 @@ class SharedMemoryEngine:
         return found
 
     def _take(self, rank: int) -> tuple[bytes, list[int]] | None:
-        """Return a message of a rank; None if it has ended."""
+        """Receive one message of a rank; None if its process has ended."""
         try:
             data, descriptors, *_ = socket.recv_fds(self._sockets[rank], _LONGEST, 1)
         except ConnectionResetError:
@@ -148,13 +152,14 @@ class SharedMemoryEngine:
         return (data, list(descriptors)) if data else None
 
     def _lost(self, rank: int) -> Exception:
+        """Return the error for a rank, or the starter, that has ended."""
         if rank == STARTER:
             said = "the process that started it has ended"
             return rank_lost(self.rank, self.size, said)
         return rank_lost(rank, self.size)
 
     def _map(self, rank: int, descriptors: list[int]) -> None:
-        """Map memory that another rank has sent descriptors of."""
+        """Map shared memory that another rank sent a file descriptor of."""
         for descriptor in descriptors:
             size = os.fstat(descriptor).st_size
             self._theirs[rank] = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
@@ -162,7 +167,7 @@ class SharedMemoryEngine:
 
 
 def _has_ended(other: socket.socket) -> bool:
-    """Return whether the process at the other end has ended, with no message left."""
+    """Return whether the peer of a socket has closed it and no message is left."""
     try:
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
         return not other.recv(1, flags)
@@ -173,7 +178,7 @@ def _has_ended(other: socket.socket) -> bool:
 
 
 def described_engine(described: str) -> SharedMemoryEngine:
-    """Return the engine that a text of `describe_group` tells of.
+    """Return the engine that the text in `AOTC_GROUP` describes.
 
     Raises:
         InputError: `bad-option`.

@@ -55,7 +55,7 @@ def build(
 
 
 def _build(run: Build) -> BuildReport:
-    """Take a build through its stages."""
+    """Run all wanted stages of a build; return its report."""
     require_compiler()
     run.require_room()
     rest = list(STAGES)
@@ -75,7 +75,7 @@ def _build(run: Build) -> BuildReport:
 
 
 def lower(program: Program, target: Target | None = None) -> Program:
-    """Run all passes on a program in memory; returns it.
+    """Run all passes on a program in memory, in place; return it.
 
     Its parameters stay as they are, so its code can be run without an archive of them.
 
@@ -100,7 +100,7 @@ def optimize(
     readable: bool = False,
     folders: tuple[Path, Path] | None = None,
 ) -> str:
-    """Run passes on IR in text form and return the result.
+    """Run passes on IR in text form; return the resulting IR as text.
 
     Args:
         text: the IR.

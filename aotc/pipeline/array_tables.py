@@ -22,7 +22,7 @@ Row = Sequence[Any]
 
 
 class ArrayTable:
-    """Arrays as rows of JSON, each of which stands behind those that it is made of.
+    """A serialized list of arrays: JSON rows, each after the rows it is computed from.
 
     A row is `["known", …]` with what the caller says of an array that is there anyway;
     `["elements", dtype, shape, blob]`; or `["computed", blob, rows]` with the number of
@@ -39,7 +39,7 @@ class ArrayTable:
         self._numbers: dict[int, int] = {}  # of rows, by the identity of their arrays
 
     def number_of(self, array: StoredArray) -> int:
-        """Return the number of the row of an array, which is added if there is none."""
+        """Return the index of an array's row; append the row if there is none."""
         if id(array) not in self._numbers:
             row = self._row(array)
             self._numbers[id(array)] = len(self.rows)
@@ -47,6 +47,7 @@ class ArrayTable:
         return self._numbers[id(array)]
 
     def _row(self, array: StoredArray) -> Row:
+        """Return a new row for an array, after adding the rows that it refers to."""
         if id(array) in self._known:
             return ["known", *self._known[id(array)]]
         if isinstance(array, ComputedArray):
@@ -56,16 +57,17 @@ class ArrayTable:
         return ["elements", *kind, self._keep(array)]
 
     def _keep(self, blob: bytes | Array) -> int:
+        """Append a blob of bytes; return its index."""
         self._blobs.append(blob)
         return len(self._blobs) - 1
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements that are kept."""
+        """The bytes of all blobs."""
         return sum(x.nbytes for x in self._blobs if not isinstance(x, bytes))
 
     def stored_blobs(self) -> Iterator[bytes]:
-        """Yield the blobs in order."""
+        """Yield the blobs as bytes, in order."""
         for blob in self._blobs:
             yield blob if isinstance(blob, bytes) else blob.tobytes()
 
@@ -76,7 +78,7 @@ def arrays_of_rows(
     context: ir.Context,
     known: Callable[[Row], StoredArray],
 ) -> list[StoredArray]:
-    """Return the arrays of the rows of an `ArrayTable`.
+    """Rebuild the arrays from the rows and blobs of an `ArrayTable`.
 
     Args:
         rows: of the table.
@@ -100,13 +102,13 @@ def arrays_of_rows(
 
 
 def value_of(facts: Mapping[str, object], blobs: Sequence[bytes]) -> bytes:
-    """Return facts and blobs as one value."""
+    """Serialize facts (JSON) and blobs to bytes, for `parts_of_value`."""
     header = json.dumps({**facts, "sizes": [len(each) for each in blobs]})
     return b"\n".join([header.encode(), b"".join(blobs)])
 
 
 def parts_of_value(value: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the facts and the blobs that `value_of` was given."""
+    """Return the facts and blobs that `value_of` has serialized."""
     header, _, rest = value.partition(b"\n")
     facts = json.loads(header)
     blobs, start = [], 0

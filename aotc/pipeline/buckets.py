@@ -31,7 +31,7 @@ _MOST_MERGED = 1000  # distinct sizes of several symbols; more are rounded up fi
 
 @dataclass(frozen=True)
 class Buckets:
-    """The sizes that calls are padded to, and their effect on some traffic.
+    """The bucket sizes that calls are padded to, and the traffic they were chosen for.
 
     Args:
         traffic: that they are for.
@@ -43,14 +43,14 @@ class Buckets:
 
     @property
     def coverage(self) -> float:
-        """The share of calls that fit into a bucket."""
+        """The fraction of calls that fit into a bucket."""
         counts = self.traffic.counts
         found = sum(n for sizes, n in counts.items() if self._bucket(sizes))
         return found / self.traffic.calls
 
     @property
     def overhead(self) -> float:
-        """Elements that are added, for each that calls have: 0.25 is a quarter more."""
+        """Added elements per element of the padded calls: 0.25 is a quarter more."""
         given = padded = 0
         for sizes, count in self.traffic.counts.items():
             bucket = self._bucket(sizes)
@@ -60,12 +60,12 @@ class Buckets:
         return padded / given - 1 if given else 0.0
 
     def _bucket(self, sizes: Sizes) -> Sizes | None:
-        """The smallest bucket that sizes fit into."""
+        """Return the smallest bucket that a call fits into; None if none does."""
         fitting = (each for each in self.sizes if _fits(sizes, each))
         return min(fitting, key=prod, default=None)
 
     def by_name(self) -> list[dict[str, int]]:
-        """The sizes of each bucket by symbol."""
+        """Return each bucket as sizes by symbol name."""
         symbols = self.traffic.symbols
         return [dict(zip(symbols, each, strict=True)) for each in self.sizes]
 
@@ -91,7 +91,7 @@ class Buckets:
 def choose_buckets(
     traffic: Traffic, most: int, contracts: Mapping[str, Contract]
 ) -> Buckets:
-    """The buckets that pad the calls of some traffic least.
+    """Choose up to `most` buckets that add the least padding to recorded calls.
 
     Args:
         traffic: calls; those that contracts refuse are of no account.
@@ -128,11 +128,12 @@ def choose_buckets(
 
 
 def _fits(sizes: Sizes, bucket: Sizes) -> bool:
+    """Return whether a call of these sizes fits into a bucket."""
     return all(size <= most for size, most in zip(sizes, bucket, strict=True))
 
 
 def _best_of_one(calls_of: Mapping[Sizes, int], most: int, top: int) -> list[Sizes]:
-    """The best buckets of one size, of which `top` is the last.
+    """Return the best buckets of one symbol by dynamic programming; `top` is the last.
 
     cost[i] is that of the calls of the first i distinct sizes in k buckets: the k-th
     begins behind j of them, and all of its calls have size i.
@@ -160,9 +161,7 @@ def _best_of_one(calls_of: Mapping[Sizes, int], most: int, top: int) -> list[Siz
 
 
 def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[Sizes]]:
-    """Yield all combinations of the best buckets of each size by itself, if not too
-    many.
-    """
+    """Yield grids of buckets: the products of each symbol's own best buckets."""
     for shares in product(range(1, most + 1), repeat=len(top)):
         if prod(shares) <= most < prod(shares) + min(shares):
             lines = [
@@ -173,7 +172,7 @@ def _grids(counts: Mapping[Sizes, int], most: int, top: Sizes) -> Iterator[list[
 
 
 def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
-    """Count calls by one of their sizes."""
+    """Return the number of calls by the size of one symbol."""
     found: dict[Sizes, int] = {}
     for sizes, count in counts.items():
         found[sizes[axis],] = found.get((sizes[axis],), 0) + count
@@ -181,7 +180,7 @@ def _counts_along(counts: Mapping[Sizes, int], axis: int) -> dict[Sizes, int]:
 
 
 def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> int:
-    """Count the elements of padded calls in buckets, of which one has room for any."""
+    """Return the number of elements of all calls, padded to the buckets."""
     return sum(
         count * min(prod(each) for each in buckets if _fits(sizes, each))
         for sizes, count in counts.items()
@@ -189,7 +188,9 @@ def _padded_elements(counts: Mapping[Sizes, int], buckets: Sequence[Sizes]) -> i
 
 
 def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[Sizes]:
-    """Merge the buckets of all calls, of several sizes, until there are few."""
+    """Merge the cheapest pair of buckets, from one for each call, until `most` are
+    left.
+    """
     rest = [sizes for sizes in counts if sizes != top]
     sizes = np.array(rest, np.int64).reshape(len(rest), len(top))
     calls = np.array([counts[each] for each in rest], np.float64)
@@ -208,15 +209,14 @@ def _merge_buckets(counts: Mapping[Sizes, int], most: int, top: Sizes) -> list[S
 
 
 def _merging_costs(sizes: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """Return the matrix of padding that merging each two buckets would add."""
     return np.array([_costs_with(sizes, calls, i) for i in range(len(sizes))]).reshape(
         len(sizes), len(sizes)
     )
 
 
 def _costs_with(sizes: np.ndarray, calls: np.ndarray, one: int) -> np.ndarray:
-    """Return the added cost of merging a bucket with each other one; infinity with
-    itself.
-    """
+    """Return the padding that merging one bucket with each other one would add."""
     merged = np.maximum(sizes, sizes[one]).prod(1).astype(np.float64)
     own = sizes.prod(1).astype(np.float64)
     added: np.ndarray = calls * (merged - own) + calls[one] * (merged - own[one])
@@ -227,7 +227,8 @@ def _costs_with(sizes: np.ndarray, calls: np.ndarray, one: int) -> np.ndarray:
 def _round_up(
     counts: Mapping[Sizes, int], top: Sizes, steps: Sizes
 ) -> dict[Sizes, int]:
-    """Count calls by sizes, coarser where there are too many distinct ones.
+    """Round the sizes of calls up until there are few distinct ones; return their
+    counts.
 
     Args:
         counts: of calls.
@@ -245,6 +246,6 @@ def _round_up(
 
 
 def _with_bits(size: int, bits: int) -> int:
-    """The next size of so many binary digits before zeros."""
+    """Round a size up to a number with at most `bits` significant bits."""
     shift = max(size.bit_length() - bits, 0)
     return -(-size >> shift) << shift

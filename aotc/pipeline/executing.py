@@ -20,7 +20,7 @@ Read = Callable[[Sequence[Leaf]], Sequence[np.ndarray]]
 def execute_source(
     path: Path, entry: str | None, read: Read
 ) -> tuple[str, list[tuple[Leaf, np.ndarray]]]:
-    """Run a model.py and call one of its entries.
+    """Run a model.py without compiling it, and call one of its entries.
 
     Args:
         path: of the model.

@@ -11,7 +11,7 @@ from aotc.programs.files import ir_text
 
 
 def text_of(module: Module, readable: bool = False) -> str:
-    """A module as text that can be fed back in, or in the form for people.
+    """Return a module as MLIR text that can be read back, or in the readable form.
 
     In that, behind a region stands its term (`aotc.kernels.terms`).
 
@@ -30,7 +30,7 @@ def text_of(module: Module, readable: bool = False) -> str:
 
 
 def _term(function: Function) -> str:
-    """Return the term of a region, which defines its kernel's computation."""
+    """Return the term (loop nest) of a region's function, for the readable form."""
     from aotc.kernels.term_builder import term_of  # which few builds ask for
 
     term = term_of(function) if is_region(function) else None

@@ -45,7 +45,7 @@ _LARGE = 1 << 16  # bytes; smaller arrays are kept with the program
 
 @dataclass(frozen=True)
 class ImportedProgram:
-    """A program that was imported.
+    """A program as the importer made it, and its parameters.
 
     Args:
         program: itself.
@@ -59,14 +59,14 @@ class ImportedProgram:
 
     @cached_property
     def weights_digest(self) -> str:
-        """The digest of weights and states."""
+        """The digest of the program's weights and states."""
         return self.known_digest or arrays_digest(self.parameters)
 
 
 def import_file(
     path: Path, entries: tuple[str, ...], cache: Cache | None
 ) -> ImportedProgram:
-    """Import a model, or take the program that was made of an equal file.
+    """Import a model, or read its program from the cache if the file is the same.
 
     Args:
         path: of the model.
@@ -94,7 +94,7 @@ def import_file(
 
 
 def _sha256(path: Path) -> str | None:
-    """Return the digest of a file; None if there is none to read, as importers say."""
+    """Return the digest of a file; None if it cannot be read."""
     try:
         return str(source_of(path, "")["sha256"])
     except OSError:
@@ -102,6 +102,7 @@ def _sha256(path: Path) -> str | None:
 
 
 def _recipe(path: Path, source: str, entries: Sequence[str]) -> CacheRecipe:
+    """Return the cache recipe of importing these entries of a file."""
     parts = {
         "file": source,
         "path": str(path),  # which places in the program name
@@ -113,6 +114,7 @@ def _recipe(path: Path, source: str, entries: Sequence[str]) -> CacheRecipe:
 
 
 def _version(package: str) -> str:
+    """Return the version of an importer's package."""
     try:
         return installed_version(package)
     except PackageNotFoundError:
@@ -120,7 +122,7 @@ def _version(package: str) -> str:
 
 
 def _import_of(value: bytes, path: Path, entries: tuple[str, ...]) -> ImportedProgram:
-    """Return the program that a value of the cache holds, with arrays of its file."""
+    """Rebuild an imported program from its cached bytes and the model file."""
     facts, (module, *blobs) = parts_of_value(value)
     with context() as known, ir.Location.unknown():
         parsed = ir.Module.parse(module, known)
@@ -140,8 +142,10 @@ def _import_of(value: bytes, path: Path, entries: tuple[str, ...]) -> ImportedPr
 def _keep(
     cache: Cache, recipe: CacheRecipe, found: ImportedProgram, path: Path
 ) -> None:
-    """Keep a program, unless too much of it is not in its file."""
-    table = ArrayTable(dict(_places(found.parameters.values(), path)))
+    """Write an imported program to the cache, unless it has many arrays beside its
+    file.
+    """
+    table = ArrayTable(dict(_mapped_arrays(found.parameters.values(), path)))
     rows = [[name, table.number_of(x)] for name, x in found.parameters.items()]
     if table.nbytes > MOST_BYTES:
         return
@@ -159,13 +163,15 @@ def _keep(
 
 
 def _array_in(whole: np.ndarray, row: Row) -> np.ndarray:
-    """Return an array of a file, whose bytes are `whole`, by its row."""
+    """Return the array that a row describes, as a view of the file's bytes."""
     dtype, shape, offset, strides = row
     return np.ndarray(shape, dtypes.to_numpy(dtype), whole, offset, strides)
 
 
-def _places(arrays: Iterable[StoredArray], path: Path) -> Iterator[tuple[int, Row]]:
-    """Yield the rows of large arrays that are views of a file, by their identity.
+def _mapped_arrays(
+    arrays: Iterable[StoredArray], path: Path
+) -> Iterator[tuple[int, Row]]:
+    """Yield (id, row) of large arrays that are memory-mapped from the file.
 
     An array is taken for one if its memory is mapped from the file, and the file has
     the same elements there.
@@ -184,13 +190,13 @@ def _places(arrays: Iterable[StoredArray], path: Path) -> Iterator[tuple[int, Ro
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """View elements as unsigned integers, so that NaN equals itself."""
+    """View elements as unsigned integers, so that NaNs compare equal."""
     size = array.dtype.itemsize
     return array.view(f"u{size}") if size in (1, 2, 4, 8) else array
 
 
 def _mappings(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Yield where a file is mapped in this process: begin, end, and offset in it.
+    """Yield start address, end and file offset of each memory mapping of a file.
 
     Source: proc_pid_maps(5).
     """

@@ -18,7 +18,7 @@ from aotc.tracing.title import require_title
 def bundle_title(
     path: Path, program: Program, name: str | None, version: str | None
 ) -> tuple[str, str]:
-    """Name and version of the bundle: as given, else as declared, else by default.
+    """Return name and version of the bundle: as given, as declared, or by default.
 
     The default depends on the file's name and not on where it lies: a source gives the
     same bundle in every folder.
@@ -37,26 +37,29 @@ def bundle_title(
 
 
 def default_name(path: Path) -> str:
-    """`examples/digits/model.py` → `model`, `res net.onnx` → `res-net`."""
+    """Return the default bundle name of a file: `examples/digits/model.py` →
+    `model`.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", path.stem)
     return plain.lstrip(".")[:LONGEST_TITLE] or "model"
 
 
 def channel_of(signer: Signer | None) -> str:
+    """Return the release channel of a bundle by its signer."""
     if signer is None:
         return "unsigned"
     return "development" if signer.development else "release"
 
 
 def require_writable(output: Path) -> None:
-    """Refuse an output that cannot be written, before the work begins."""
+    """Raise if the output folder cannot be written to."""
     standing = next(p for p in (output, *output.absolute().parents) if p.exists())
     if (found := write_error(standing)) is not None:
         raise cannot_write(output, found, "the bundle")
 
 
 def require_free(output: Path, title: tuple[str, str], force: bool) -> None:
-    """Refuse a bundle that is there already, before the work begins."""
+    """Raise if the bundle exists already, unless `force`."""
     target = bundle_path(output, *title)
     if os.path.lexists(target) and not force:
         raise InputError(

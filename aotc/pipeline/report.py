@@ -23,33 +23,35 @@ if TYPE_CHECKING:
 
 
 class Reporter(Protocol):
-    """Receiver of a build's progress."""
+    """Protocol of a receiver of a build's progress."""
 
     def stage(self, name: str) -> AbstractContextManager[object]:
-        """A context manager for the duration of a stage."""
+        """Return a context manager that spans a stage."""
 
     def step(self, text: str) -> None:
         """Report the stage's current work, or what it waits for."""
 
     def report_part(self, part: str, seconds: float) -> None:
-        """Tell that a part of the stage is done, such as the code of one target."""
+        """Report that a part of the stage is done, such as the code of one target."""
 
 
 class Silent:
+    """A `Reporter` that reports nothing."""
+
     def stage(self, name: str) -> AbstractContextManager[object]:
-        """Report nothing."""
+        """Return a context manager that does nothing."""
         return nullcontext()
 
     def step(self, text: str) -> None:
-        """Report nothing."""
+        """Do nothing."""
 
     def report_part(self, part: str, seconds: float) -> None:
-        """Report nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """The layout of an image that an entry takes or returns.
+    """An image input or output of an entry whose layout the build was asked to change.
 
     Args:
         entry: its name.
@@ -78,7 +80,7 @@ class ImageLayout:
 
 
 def image_layouts(entries: Iterable[Entry]) -> list[ImageLayout]:
-    """The images among the inputs and outputs of entries that were given a layout."""
+    """Return the images among entries' inputs and outputs that have a given layout."""
     return [
         ImageLayout(entry.name, port)
         for entry in entries
@@ -154,7 +156,7 @@ class BuildReport:
         }
 
     def _variant_passes(self) -> dict[str, list[JsonObject]]:
-        """Return the records of passes for each target, those over IREE's own IR
+        """Return JSON records of the passes of each target, IREE's own IR rewrites
         last.
         """
         rewrites = {str(each.target): each.rewrites for each in self.variants}
@@ -164,8 +166,8 @@ class BuildReport:
         }
 
     def findings(self) -> JsonObject:
-        """Return the findings of the checks, by field of the manifest; none without
-        a check.
+        """Return the findings of the checks by manifest field; empty without a
+        check.
         """
         found = {
             "gradient_certificates": [each.to_json() for each in self.certificates],
@@ -175,7 +177,7 @@ class BuildReport:
         return {name: rows for name, rows in found.items() if rows}
 
     def to_text(self) -> str:
-        """Return the report as text for people; the IR alone if that was asked for."""
+        """Return the report as readable text; the IR alone if that was asked for."""
         if self.ir is not None:
             return self.ir
         lines = [
@@ -196,28 +198,32 @@ class BuildReport:
 
     @property
     def _measurements(self) -> tuple[object, ...]:
+        """The reports of buckets, layouts, tuning and checks, to be printed."""
         checks = (*self.certificates, *self.fits, *self.parities, *self.self_checks)
         buckets = (self.buckets,) if self.buckets else ()
         return (*buckets, *self.images, *self.tuning, *checks)
 
     def _channel_text(self) -> str:
+        """Return the bundle's release channel as text."""
         signed = f", signed by {self.signer[:16]}" if self.signer else ""
         return f"{self.channel}{signed}"
 
 
 def _dispatch_count(variant: CompiledVariant) -> str:
+    """Return a variant's number of dispatches as aligned text."""
     count = variant.statistics["dispatches"]
     return f"{count:4} dispatch" if count == 1 else f"{count:4} dispatches"
 
 
 def _peak_bytes() -> int:
-    """The largest resident set of this process so far."""
+    """Return the largest resident set of this process so far."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _variant_json(variant: CompiledVariant) -> JsonObject:
+    """Return a compiled variant as the report's JSON."""
     return {
         "target": str(variant.target),
         "bytes": len(variant.vmfb),

@@ -209,7 +209,7 @@ class Request:
 
     @property
     def _asked(self) -> list[str]:
-        """The options of `_SPANS` that are given."""
+        """The command-line names of the stage-bound options that are set."""
         given = {
             "-O": self.level is not None,
             "--without": self.without is not None,
@@ -237,7 +237,7 @@ class Request:
         return self.stop_after in (None, "bundle")
 
     def require_open(self, stage: str) -> None:
-        """Refuse options that act before the stage of the source.
+        """Raise if an option acts before the stage that the source is at.
 
         Raises:
             InputError: `bad-option`; `no-graph`, if lowered IR was to be compared with
@@ -257,6 +257,7 @@ class Request:
 
 
 def _require_budget(seconds: float | None, file: Path | None) -> None:
+    """Raise for `--tune` without a tuning file, or with an invalid time."""
     if seconds is None:
         return
     if file is None:
@@ -272,6 +273,7 @@ def _require_budget(seconds: float | None, file: Path | None) -> None:
 
 
 def _require_variants(most: int | None, file: Path | None) -> None:
+    """Raise for `--max-variants` without traffic, or out of range."""
     if most is None:
         return
     if file is None:
@@ -288,6 +290,7 @@ def _require_variants(most: int | None, file: Path | None) -> None:
 
 
 def _require_one_of(what: str, given: object, known: Sequence[object]) -> None:
+    """Raise unless a value is one of the known ones."""
     if given is not None and given not in known:
         raise InputError(
             "bad-option",

@@ -51,7 +51,7 @@ MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Made:
-    """The results of passes and the compiler for a program.
+    """The cacheable results of a build: lowered module, compiled variants, and weights.
 
     Args:
         module: of the program, as far as it is the same for all targets.
@@ -76,7 +76,7 @@ class Made:
 
 
 def computing_parts() -> dict[str, str]:
-    """Return the parts of a recipe that decide the results of aotc and NumPy here."""
+    """Return digests of aotc, its packages and the CPU, for cache recipes."""
     return {
         "aotc": code_digest(),
         "packages": digest(
@@ -90,7 +90,8 @@ def computing_parts() -> dict[str, str]:
 
 
 def is_reusable(request: Request, stage: str) -> bool:
-    """Return whether a build runs the default passes and nothing more.
+    """Return whether a build runs just the default passes, so that its results are
+    cached.
 
     Args:
         request: what it is asked for.
@@ -104,7 +105,7 @@ def is_reusable(request: Request, stage: str) -> bool:
 
 @dataclass(frozen=True)
 class KeptBuild:
-    """The cache entry of the results for a program.
+    """The cache entry of a program's build results.
 
     Args:
         cache: what keeps it.
@@ -122,7 +123,7 @@ class KeptBuild:
     def of(
         cls, cache: Cache, program: Program, targets: Sequence[Target], weights: str
     ) -> KeptBuild:
-        """Return the cache entry of the results for a program and some targets.
+        """Return the cache entry of a program's results for these targets.
 
         Args:
             cache: what keeps it.
@@ -148,7 +149,7 @@ class KeptBuild:
         return cls(cache, recipe, program.module.context, dict(program.parameters))
 
     def find(self) -> Made | None:
-        """Return the kept results, if the cache has all of them."""
+        """Read the build results from the cache; None unless it has all of them."""
         start = time.perf_counter()
         value = self.cache.find(self.recipe)
         if value is None:
@@ -173,7 +174,9 @@ class KeptBuild:
         )
 
     def keep(self, made: Made) -> None:
-        """Keep the results, unless the cache lacks the modules or they are large."""
+        """Write the results to the cache, unless modules are missing or arrays too
+        large.
+        """
         table = ArrayTable({id(array): [name] for name, array in self.own.items()})
         parameters = [[k, table.number_of(x)] for k, x in made.parameters.items()]
         if table.nbytes > MOST_BYTES:
@@ -201,7 +204,7 @@ class KeptBuild:
 
 
 def _records(rows: Sequence[tuple[str, bool]]) -> list[PassRecord]:
-    """Return the records of passes from an earlier build, which take no time now."""
+    """Rebuild pass records of an earlier build, with zero seconds."""
     return [PassRecord(name, 0.0, changed) for name, changed in rows]
 
 
@@ -212,7 +215,7 @@ _PLAIN = ("compiler", "statistics", "memory_unknown", "kernels")
 
 
 def _variant_row(variant: CompiledVariant) -> JsonObject:
-    """Return a variant as JSON, with the recipe in place of its module."""
+    """Return a compiled variant as JSON; its module is referred to by cache recipe."""
     assert variant.kept is not None
     return {
         **{name: getattr(variant, name) for name in _PLAIN},
@@ -228,7 +231,7 @@ def _variant_row(variant: CompiledVariant) -> JsonObject:
 def _find_variant(
     cache: Cache, row: JsonObject, start: float
 ) -> CompiledVariant | None:
-    """Return a variant whose module the cache has, found since `start`; else None."""
+    """Rebuild a variant whose module is in the cache; None if it is not."""
     kept = KeptModule(cache, CacheRecipe(**row["recipe"]))
     found = kept.find()
     if found is None:
@@ -258,5 +261,6 @@ def _find_variant(
 def _weight_file(
     row: tuple[str, list[str], list[str]], parameters: Arrays
 ) -> WeightFile:
+    """Rebuild a weight file from its row and the parameters."""
     path, names, readers = row
     return WeightFile(path, {each: parameters[each] for each in names}, tuple(readers))

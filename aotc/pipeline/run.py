@@ -60,7 +60,7 @@ ARCHIVE = "parameters.irpa"  # in the folder of a dump
 
 @dataclass(frozen=True)
 class Source:
-    """The starting point of a build.
+    """The imported program that a build starts from, with its stage and title.
 
     Args:
         unit: the program as it was imported, its images in the layout that was asked
@@ -81,7 +81,7 @@ class Source:
 
 
 class Build:
-    """A build under way.
+    """The state of a running build, which its stages read and change.
 
     Args:
         request: what was asked for.
@@ -117,7 +117,7 @@ class Build:
 
     @cached_property
     def source(self) -> Source:
-        """The imported source, with the options of the request."""
+        """The imported source, with the request's options applied."""
         path = Path(self.request.source)
         self._imported = import_file(path, tuple(self.request.entries), self.cache)
         program = self._imported.program
@@ -149,7 +149,9 @@ class Build:
         return Source(unit, stage, title, dict(program.parameters), original)
 
     def _state_sizes(self, program: Program) -> None:
-        """State the sizes that get code, and the policy for others."""
+        """Write the request's specializations, policies and buckets into the
+        program.
+        """
         asked = self.request
         if not asked.own_sizes:
             leave_out_specializations(program)
@@ -169,7 +171,7 @@ class Build:
 
     @property
     def unit(self) -> Unit:
-        """The program, as far as it is the same for all targets."""
+        """The program before it is forked into one for each target."""
         return self.source.unit
 
     @property
@@ -178,7 +180,9 @@ class Build:
         return self.unit.program
 
     def load(self) -> None:
-        """Import the source; refuse at once a build that must fail."""
+        """Import the source, look up its results in the cache; raise for invalid
+        requests.
+        """
         if self.request.packs:
             require_free(self.request.output, self.source.title, self.request.force)
         if self.program.target is not None:
@@ -196,7 +200,9 @@ class Build:
             self.made = self.kept.find()
 
     def _comparable(self) -> tuple[Target, ...]:
-        """Return the targets whose code runs here, if entries are to be compared."""
+        """Return the targets whose code runs here; none unless a comparison is asked
+        for.
+        """
         if not self.request.parity:
             return ()
         from aotc.checks.comparable import comparable_targets
@@ -204,6 +210,7 @@ class Build:
         return comparable_targets(self.targets)
 
     def _fork_as_it_is(self, target: Target) -> None:
+        """Use lowered IR's own target; raise if the request names another one."""
         if self.request.targets and tuple(self.targets) != (target,):
             raise InputError(
                 "bad-target",
@@ -218,7 +225,7 @@ class Build:
 
     @property
     def programs(self) -> dict[str, Program]:
-        """The program of each variant, by the id of its target."""
+        """The program of each variant by its target's id."""
         return {unit.target.id: unit.program for unit in self.units if unit.target}
 
     # ---- what compiled code is compared with
@@ -230,7 +237,9 @@ class Build:
 
     @cached_property
     def reference(self) -> Program | None:
-        """The imported program with its derivatives written; None if no graph was."""
+        """The imported program with its derivatives written; None if the source is no
+        graph.
+        """
         original = self.source.original
         if original is not None:
             run_passes(original.module, ("autodiff",), silently=True)
@@ -238,7 +247,7 @@ class Build:
 
     @cached_property
     def reference_parts(self) -> dict[str, str]:
-        """The parts of the self-check's cache key that the imported program decides."""
+        """The self-check's cache key parts that depend on the imported program."""
         if self.made is not None and self.made.source is not None:
             return self.made.source
         assert self.reference is not None
@@ -255,7 +264,7 @@ class Build:
     # ---- what is made of the program
 
     def take_made(self, made: Made) -> None:
-        """Continue from the results of an equal build."""
+        """Take over the cached results of an equal build."""
         self.unit.program = Program(made.module, networks=self.program.networks)
         report = self.report
         report.graph_ops.update(made.graph_ops)
@@ -264,7 +273,7 @@ class Build:
         self.parameters, self.weights = made.parameters, made.weights
 
     def keep_made(self) -> None:
-        """Keep the results of the program in the cache, if they may be reused."""
+        """Write the results to the cache, if they may be reused."""
         if self.kept is None or self.made is not None:
             return
         report = self.report
@@ -284,7 +293,7 @@ class Build:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Measure the seconds of a stage within this block, and show the stage."""
+        """Time a stage within the context, and report it."""
         start = time.perf_counter()
         with self._reporter.stage(name):
             yield
@@ -295,7 +304,7 @@ class Build:
         self._reporter.step(text)
 
     def tell(self, part: str, reuse: str, seconds: float) -> None:
-        """Report a finished part, and whether the cache had it."""
+        """Report a finished part, and whether it came from the cache."""
         known = "" if reuse == "off" else f", cache: {reuse}"
         self._reporter.report_part(f"{part}{known}", seconds)
 
@@ -304,34 +313,34 @@ class Build:
         self._reporter.report_part(part, seconds)
 
     def run_passes(self, unit: Unit, stage: str, passes: Sequence[Pass]) -> None:
-        """Take a unit to a stage, and dump it."""
+        """Run the passes of a stage on a unit, and dump its IR."""
         folder = self.folder_of(unit)
         run_passes(unit, passes, dump=folder and folder / f"{stage}-passes")
         unit.program.stage = stage
         self.dump_ir(unit)
 
     def keep_regions(self, unit: Unit) -> None:
-        """Copy a program with regions if a self-check evaluates its kernels."""
+        """Keep a copy of a GPU target's program with regions, for the self-check."""
         target = unit.target
         assert target is not None
         if self.self_check != "off" and not BACKENDS[target.backend].on_cpu:
             self.regions[target] = unit.program.copy()
 
     def folder_of(self, unit: Unit) -> Path | None:
-        """Return the folder for dumps of a unit's IR, if it is dumped."""
+        """Return the folder for dumps of a unit's IR; None if nothing is dumped."""
         if self.dump is None or unit.target is None:
             return self.dump
         return make_folder(self.dump / unit.target.id)
 
     def dump_ir(self, unit: Unit) -> None:
-        """Write the IR of a unit, if that was asked for."""
+        """Write the IR of a unit to the dump folder, if there is one."""
         if self.dump is not None and (folder := self.folder_of(unit)) is not None:
             file = folder / f"{unit.program.stage}.mlir"
             write_program(unit.program, file, self._archive_of(unit, self.dump, folder))
 
     def _archive_of(self, unit: Unit, dump: Path, folder: Path) -> Path:
-        """Return the program's archive; write another one where passes changed
-        parameters.
+        """Return the archive for a dump's parameters; write one if passes changed
+        them.
         """
         own, shared = unit.program.parameters, self.source.parameters
         if own.keys() == shared.keys() and all(own[k] is shared[k] for k in own):
@@ -341,7 +350,9 @@ class Build:
         return archive
 
     def ir(self) -> str | None:
-        """The IR that the build has come to; that of all targets, if they differ."""
+        """Return the IR that the build has reached, of all targets; None once
+        compiled.
+        """
         if self.report.variants:
             return None
         units = self.units or [self.unit]
@@ -354,7 +365,7 @@ class Build:
     # ---- the bundle
 
     def require_room(self) -> None:
-        """Refuse, before the work, a build whose bundle could not be written."""
+        """Raise, before the work, if the bundle could not be written."""
         require_runnable(self.targets_to_check)
         if self.request.packs:
             request = self.request
@@ -362,7 +373,7 @@ class Build:
             require_writable(self.request.output)
 
     def pack(self) -> None:
-        """Write the bundle that was asked for."""
+        """Write the requested bundle."""
         report, request = self.report, self.request
         if self._trial is not None:
             packager.take_back(self.contents, self._trial)
@@ -373,12 +384,12 @@ class Build:
 
     @property
     def targets_to_check(self) -> list[Target]:
-        """Return the targets whose code must be run before the bundle is signed."""
+        """The targets whose code must be checked before signing."""
         asked = self.request.require_check
         return [each for each in self.targets if {"all", str(each)} & {*asked}]
 
     def require_checked(self) -> None:
-        """Refuse code that must have been run, and was not.
+        """Raise if code that must be checked was not run.
 
         Raises:
             Finding: `not-checked`.
@@ -389,28 +400,30 @@ class Build:
 
     @cached_property
     def archives(self) -> packager.Archives:
-        """The archives of the weights, written once for all bundles."""
+        """The weight archives, written once for all bundles of this build."""
         return packager.write_archives(self.weights, self._scratch)
 
     @cached_property
     def contents(self) -> packager.FinishedFiles:
-        """All files but manifest and signature, written once for all bundles."""
+        """The bundle files except manifest and signature, written once for all
+        bundles.
+        """
         given = self.program, self.archives, self.report.variants, self.source.title
         return packager.write_files(packager.files(*given), self._scratch)
 
     def write_archives(self) -> None:
-        """Write the archives of the weights, if there is to be a bundle."""
+        """Write the weight archives, if the build ends in a bundle."""
         if self.request.packs:
             _ = self.archives
 
     @cached_property
     def _scratch(self) -> Path:
-        """A folder on the file system of the bundle."""
+        """A temporary folder on the file system of the bundle."""
         asked = self.request.output, self.source.title
         return self._opened.enter_context(scratch_folder(*asked))
 
     def trial_bundle(self) -> Path:
-        """Return a bundle that is only to be run, written when first asked for.
+        """Return an unsigned bundle for checks, written on the first call.
 
         Its files become those of the bundle that is asked for.
         """
@@ -420,7 +433,7 @@ class Build:
         return self._trial
 
     def _write(self, output: Path, signer: Signer | None, force: bool) -> Path:
-        """Write the results as a bundle."""
+        """Write a bundle of the results to `output`, signed if there is a signer."""
         return packager.pack(
             self.program,
             self.report.variants,
@@ -439,7 +452,7 @@ class Build:
 
 
 def _quantize(program: Program, request: Request) -> None:
-    """Give the layers of a program the precisions of a recipe."""
+    """Apply the request's quantization recipe to the program."""
     from aotc.quantization.models import apply_file
 
     assert request.quantize is not None
@@ -447,7 +460,7 @@ def _quantize(program: Program, request: Request) -> None:
 
 
 def _mix_precision(unit: Unit, compute: str) -> None:
-    """Have products computed in a cheaper float dtype."""
+    """Rewrite products of a unit to compute in a cheaper float dtype."""
     from aotc.passes.mix_precision import MixPrecision
 
     run_passes(unit, (MixPrecision(compute),), silently=True)
@@ -455,7 +468,9 @@ def _mix_precision(unit: Unit, compute: str) -> None:
 
 
 def _set_io_layout(unit: Unit, layout: str) -> None:
-    """Give the images of the entries, and of their frameworks, a layout."""
+    """Change the layout of image inputs and outputs, of entries and their
+    frameworks.
+    """
     from aotc.importers.common.io_layout import with_io_layout
     from aotc.passes.set_io_layout import SetIoLayout
 
@@ -471,6 +486,7 @@ def _set_io_layout(unit: Unit, layout: str) -> None:
 
 
 def _self_check_mode(request: Request) -> str:
+    """Return the self-check's mode; `off` if the build ends before a bundle."""
     mode: str = request.self_check or options.get("AOTC_SELF_CHECK")
     return mode if request.packs else "off"
 
@@ -478,7 +494,7 @@ def _self_check_mode(request: Request) -> str:
 def _require_known(
     asked: Sequence[str], targets: Sequence[Target], self_check: str
 ) -> None:
-    """Refuse to require a check of a target that is not built, or without any check."""
+    """Raise if `--require-check` names a target that is not built or not checked."""
     if asked and self_check == "off":
         raise InputError(
             "bad-option",
@@ -496,7 +512,7 @@ def _require_known(
 
 
 def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | None:
-    """The tuning file that the build reads or adds to, refused before any work."""
+    """Read or create the tuning file; raise if it does not fit the targets."""
     path = request.tuning
     if path is None:
         return None
@@ -511,5 +527,6 @@ def _tuning_file(request: Request, targets: Sequence[Target]) -> TuningFile | No
 
 
 def _dump_folder(dump: Path | None) -> Path | None:
+    """Create and return the folder for IR dumps; None without one."""
     folder = dump or options.get("AOTC_DUMP")
     return None if folder is None else make_folder(Path(folder))

@@ -24,7 +24,7 @@ from aotc.traffic import Traffic
 def ask_for_specializations(
     program: Program, wanted: Sequence[Mapping[str, int]]
 ) -> None:
-    """State at the entries of a program for which sizes they are to be specialized.
+    """Write sizes to specialize for into a program's entries.
 
     An entry is specialized for those of the sizes whose symbols it has.
 
@@ -55,7 +55,7 @@ def ask_for_specializations(
 
 
 def leave_out_specializations(program: Program) -> None:
-    """Forget for which sizes the entries of a program are to be specialized.
+    """Remove the sizes to specialize for from a program's entries.
 
     Args:
         program: at the stage `graph`.
@@ -67,7 +67,7 @@ def leave_out_specializations(program: Program) -> None:
 
 
 def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
-    """State policies for sizes without code at the entries of a program.
+    """Write policies, for sizes that have no code, into a program's entries.
 
     Args:
         program: at the stage `graph`.
@@ -91,7 +91,7 @@ def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
 
 
 def ask_for_optimum(program: Program, wanted: Mapping[str, int]) -> None:
-    """State at the entries of a program which sizes most calls have.
+    """Write the typical sizes of calls into a program's entries.
 
     Args:
         program: at the stage `graph`.
@@ -116,7 +116,7 @@ def ask_for_optimum(program: Program, wanted: Mapping[str, int]) -> None:
 
 
 def _change_contracts(program: Program, change: Callable[[Contract], Contract]) -> None:
-    """State other contracts at the entries of a program and all that these reach."""
+    """Rewrite the size contracts of entries and of all functions that they call."""
     for entry in program.entries:
         symbols = tuple(map(change, entry.symbols))
         if symbols != entry.symbols:
@@ -125,7 +125,7 @@ def _change_contracts(program: Program, change: Callable[[Contract], Contract]) 
 
 
 def _state_at_callees(module: Module, name: str) -> None:
-    """State the symbols of an entry at all functions that it reaches."""
+    """Write an entry's symbols to all functions that it calls."""
     functions = functions_of(module)
     symbols = functions[name].attributes[SYMBOLS]
     for each in reachable_functions(functions, name)[1:]:
@@ -134,7 +134,7 @@ def _state_at_callees(module: Module, name: str) -> None:
 
 
 def ask_for_buckets(program: Program, traffic: Traffic, most: int) -> Buckets:
-    """State at the entries of a program the buckets that pad some traffic least.
+    """Choose buckets for recorded traffic and write them into a program's entries.
 
     Sizes whose policy is `dynamic` get `bucket`.
 
@@ -164,7 +164,7 @@ def ask_for_buckets(program: Program, traffic: Traffic, most: int) -> Buckets:
 
 
 def complete_specializations(program: Program) -> None:
-    """Let each call that policies allow have code.
+    """Add specializations until all sizes that policies allow have code.
 
     A size that is padded takes the sizes that are asked for, and then its max. Where
     sizes are asked for without one whose policy is not `dynamic`, there is code for
@@ -187,7 +187,9 @@ def complete_specializations(program: Program) -> None:
 
 
 def _require_routes(program: Program, entry: Entry) -> None:
-    """Refuse to route calls to an entry that does not take them."""
+    """Raise if a size's policy routes calls to an entry with other inputs or
+    outputs.
+    """
     entries = {each.name: each for each in program.entry_points}
     for contract in entry.symbols:
         if not contract.route:
@@ -205,7 +207,9 @@ def _require_routes(program: Program, entry: Entry) -> None:
 
 
 def _is_alike(entry: Entry, other: Entry) -> bool:
-    """Return whether the forms of two entries allow calls of one to be of the other."""
+    """Return whether two entries have inputs and outputs of one structure, dtype and
+    rank.
+    """
 
     def form(each: Entry) -> object:
         ports = (*each.ports("input"), *each.ports("output"))
@@ -216,7 +220,7 @@ def _is_alike(entry: Entry, other: Entry) -> bool:
 
 
 def _all_specializations(entry: Entry) -> Iterator[Sizes]:
-    """The sizes that an entry is to be specialized for, by its policies."""
+    """Yield the sizes that an entry needs code for, by its policies."""
     choices = {
         each.name: _sizes_with_code(entry, each)
         for each in entry.symbols
@@ -233,7 +237,7 @@ def _all_specializations(entry: Entry) -> Iterator[Sizes]:
 
 
 def _sizes_with_code(entry: Entry, contract: Contract) -> tuple[int, ...]:
-    """The sizes of a symbol that calls may have, or are padded to."""
+    """Return the sizes of a symbol that have code; raise if there are none."""
     rows = map(dict, entry.specializations)
     found = {row[contract.name] for row in rows if contract.name in row}
     if contract.is_padded and contract.largest is not None:
@@ -250,6 +254,7 @@ def _sizes_with_code(entry: Entry, contract: Contract) -> tuple[int, ...]:
 
 
 def _require_known(entries: Sequence[Entry], name: str) -> None:
+    """Raise if no entry has a symbol of this name."""
     known = {each.name for entry in entries for each in entry.symbols}
     if name not in known:
         raise InputError(
@@ -260,6 +265,7 @@ def _require_known(entries: Sequence[Entry], name: str) -> None:
 
 
 def _require_allowed(entry: Entry, sizes: Sizes) -> None:
+    """Raise if a contract or guard forbids these sizes."""
     contracts = {each.name: each for each in entry.symbols}
     for name, size in sizes:
         if not contracts[name].allows(size):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of every build, or of those that ask for it."""
+    """One step of a build, such as a pass stage, compiling or packing."""
 
     name: str
 
@@ -55,10 +55,10 @@ class Stage:
 
 
 class Import(Stage):
-    """The source as a program."""
+    """The stage that imports the source."""
 
     def run(self, build: Build) -> None:
-        """Load the source."""
+        """Import the source of the build."""
         build.load()
         build.report.images = image_layouts(build.program.entry_points)
         _note_ops(build, "graph")
@@ -67,14 +67,14 @@ class Import(Stage):
 
 
 class Certify(Stage):
-    """The derivatives, checked on compiled code of their own."""
+    """The stage that checks derivatives by compiled code."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether certificates are asked for."""
         return build.request.certify_gradients
 
     def run(self, build: Build) -> None:
-        """Certify the gradients."""
+        """Check all derivatives; add the certificates to the report."""
         from aotc.checks.certificate import certify
 
         build.report.certificates = certify(build.program)
@@ -88,7 +88,7 @@ class Certify(Stage):
 
 @dataclass(frozen=True)
 class Lower(Stage):
-    """Passes on the program, or on that of each target."""
+    """A stage that runs passes on the program, or on that of each target."""
 
     stage: PassStage
 
@@ -97,7 +97,7 @@ class Lower(Stage):
         return build.made is None
 
     def run(self, build: Build) -> None:
-        """Run the passes of the stage."""
+        """Run the stage's passes; fork the program by target first if it needs that."""
         if self.stage.per_target and not build.units:
             _require_specialized(build.program)
             require_supported(build.program.module, build.targets)
@@ -126,7 +126,7 @@ class Lower(Stage):
         _state_intermediates(build)
 
     def passes(self, build: Build) -> Sequence[Pass]:
-        """Return the stage's passes in a build."""
+        """Return the passes that this stage runs in a build."""
         from aotc.checks.budget import FitMemory
         from aotc.passes.fuse_regions import FuseRegions
         from aotc.passes.join_products import JoinProducts
@@ -148,7 +148,7 @@ class Lower(Stage):
 
 
 def _warn_without_kernels(build: Build) -> None:
-    """Warn of targets that would have kernels, were all installed that makes them."""
+    """Warn of targets without kernels because a package is not installed."""
     from aotc.kernels.capabilities import NoTargetKernels, capabilities_of
 
     found: dict[NoTargetKernels, list[str]] = {}
@@ -165,7 +165,7 @@ def _warn_without_kernels(build: Build) -> None:
 
 
 def _warn_of_dequantized(build: Build) -> None:
-    """Warn of weights that each call dequantises, which takes longer than floats do."""
+    """Warn of weights that each call dequantises, which is slower than floats."""
     from aotc.kernels.refusal import KernelRefusal
 
     found: dict[KernelRefusal, list[str]] = {}
@@ -183,7 +183,9 @@ def _warn_of_dequantized(build: Build) -> None:
 
 
 def _warn_of_slow_products(build: Build) -> None:
-    """Warn of targets for which f32 would be faster than narrow dtypes."""
+    """Warn of targets on which products in f32 would be faster than in narrow
+    dtypes.
+    """
     from aotc.kernels.narrow_gains import SlowProducts
 
     for unit in build.units:
@@ -193,7 +195,7 @@ def _warn_of_slow_products(build: Build) -> None:
 
 
 def _warn_of_uncompiled(build: Build) -> None:
-    """Warn of kernels for GPUs that there is no code of, so that IREE's is taken."""
+    """Warn of GPU kernels that did not compile, so that IREE's code is used."""
     found: dict[tuple[str, str], list[str]] = {}
     for variant in build.report.variants:
         for row in variant.kernels.get("without", ()):
@@ -209,7 +211,7 @@ def _warn_of_uncompiled(build: Build) -> None:
 
 
 def _note_ops(build: Build, stage: str) -> None:
-    """Note how many graph ops there are for all targets, in code that calls have."""
+    """Record the number of graph ops after a stage in the report."""
     module = build.program.module
     if stage != "graph" and not all(x.has_general_code for x in build.program.entries):
         copy = build.program.copy()
@@ -219,7 +221,7 @@ def _note_ops(build: Build, stage: str) -> None:
 
 
 def _require_specialized(program: Program) -> None:
-    """Refuse to leave out the pass that makes code for some sizes.
+    """Raise if entries ask for specializations and no pass has made them.
 
     Raises:
         InputError: `bad-option`.
@@ -236,14 +238,16 @@ def _require_specialized(program: Program) -> None:
 
 
 class Tune(Stage):
-    """The stage that reads or measures schedules of kernels."""
+    """The stage that reads a tuning file, or measures kernel schedules."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether there is a tuning file."""
         return build.tuning is not None
 
     def run(self, build: Build) -> None:
-        """Read it, or measure what it lacks."""
+        """Measure schedules that the tuning file lacks; give its schedules to the
+        program.
+        """
         from aotc.tuning import tune, why_not_tunable
 
         assert build.tuning is not None
@@ -265,7 +269,7 @@ class Tune(Stage):
 
 
 def _fusing(build: Build) -> FuseRegions:
-    """Return the pass that forms the regions of a build."""
+    """Return the build's `fuse-regions` pass; raise if it is left out."""
     from aotc.passes.fuse_regions import FuseRegions
 
     passes = Lower("regions", PASS_STAGES[1]).passes(build)
@@ -280,7 +284,7 @@ def _fusing(build: Build) -> FuseRegions:
 
 
 def _state_intermediates(build: Build) -> None:
-    """State at the program the intermediate tensors of all targets.
+    """Write the intermediate tensors of all targets into the program, for the manifest.
 
     The manifest lists them, so that a call whose sizes are too large is refused.
     """
@@ -296,10 +300,10 @@ def _state_intermediates(build: Build) -> None:
 
 
 class Compile(Stage):
-    """The code of each target."""
+    """The stage that compiles the program for each target."""
 
     def run(self, build: Build) -> None:
-        """Compile the program, or find its modules in the cache."""
+        """Compile each target's program, or take its module from the cache."""
         if build.made is not None:
             build.take_made(build.made)
             for each in build.report.variants:
@@ -333,7 +337,7 @@ class Compile(Stage):
 
 
 def _with_regions(build: Build, original: Program, target: Target) -> Program:
-    """Return the program of a target with its regions; made anew, if no pass was run.
+    """Return a target's program with kernel regions; run the passes if it is not kept.
 
     Args:
         build: that has made it, or has taken what an equal one had made.
@@ -350,14 +354,14 @@ def _with_regions(build: Build, original: Program, target: Target) -> Program:
 
 
 class CompareWithSource(Stage):
-    """The compiled entries beside their source."""
+    """The stage that compares compiled entries with their source framework."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether a comparison is asked for, in a build that packs a bundle."""
         return build.request.parity is not None and build.request.packs
 
     def run(self, build: Build) -> None:
-        """Compare the bundle with the source, and refuse differences."""
+        """Compare the bundle with the source; raise for differences."""
         from aotc.checks.parity import measure, require
 
         assert build.request.parity is not None
@@ -374,21 +378,21 @@ class CompareWithSource(Stage):
 
 
 class CheckItself(Stage):
-    """The compiled entries beside the reference evaluator."""
+    """The stage that compares compiled entries with the reference evaluator."""
 
     def is_wanted(self, build: Build) -> bool:
         """Return whether the self-check is not switched off."""
         return build.self_check != "off"
 
     def run(self, build: Build) -> None:
-        """Compare compiled code with the graph, and refuse code left unchecked
-        though required.
+        """Compare compiled code with the graph; raise if it is wrong or left
+        unchecked.
         """
         self._compare(build)
         build.require_checked()
 
     def _compare(self, build: Build) -> None:
-        """Compare code with the graph, unless that was done of the same code."""
+        """Run the self-check, or read its findings from the cache."""
         report, full = build.report, build.self_check == "full"
         original = build.source.original
         if original is None:
@@ -435,7 +439,7 @@ class Pack(Stage):
         return build.request.packs
 
     def run(self, build: Build) -> None:
-        """Write the bundle."""
+        """Write the requested bundle."""
         build.pack()
         build.keep_made()
 
@@ -454,9 +458,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def stages_after(name: str, last: str | None) -> tuple[Stage, ...]:
-    """Return the stages that follow on IR of a stage, if the build may end with
-    `last`.
-    """
+    """Return the stages after an IR stage; raise if `last` comes before it."""
     if name not in IR_STAGES:
         raise InputError(
             "bad-ir",

@@ -93,6 +93,7 @@ def geometric(
 
 
 def _integer(dtype: DTypeLike) -> str:
+    """Return the canonical name of an integer dtype; raise for others."""
     name = dtypes.canonical_dtype(dtype)
     if name not in dtypes.INTEGERS:
         fail("bad-dtype", f"expected an integer dtype; got {name}")
@@ -100,6 +101,7 @@ def _integer(dtype: DTypeLike) -> str:
 
 
 def _computation_dtype(parameter: ArrayLike) -> str:
+    """Return the float dtype in which draws with this parameter are computed."""
     return float_dtypes(as_float(parameter).dtype)[1]
 
 
@@ -112,7 +114,7 @@ def _log_complement(p: Array) -> Array:
 
 
 def _power(p: Array, n: Array) -> Array:
-    """(1 - p)**n"""
+    """Return (1 - p)**n."""
     return exact.exp(exact.product(n, _log_complement(p)))
 
 
@@ -120,7 +122,7 @@ def _power(p: Array, n: Array) -> Array:
 
 
 def _inverse_cdf(end: tuple[Array, Array], first: Array, ratios: Array) -> Array:
-    """Invert a distribution function: add up probabilities until they reach `end`.
+    """Draw by inversion: count the values whose cumulative probability is below `end`.
 
     Args:
         end: the uniform number, as `tail` gives it.
@@ -139,11 +141,12 @@ def _inverse_cdf(end: tuple[Array, Array], first: Array, ratios: Array) -> Array
 
 
 def _inverses(dtype: str) -> Array:
-    """1, 1 / 2, 1 / 3, …"""
+    """Return 1, 1 / 2, 1 / 3, … as an array."""
     return np.asarray([1 / (k + 1) for k in range(_SEARCHED)], dtype)
 
 
 def _binomial_ratios(n: Array, p: Array) -> Array:
+    """Return the ratios of a binomial's probabilities of k + 1 and k."""
     k = np.arange(_SEARCHED, dtype=n.dtype)
     left = np.maximum(np.expand_dims(n, -1) - k, 0.0)
     odds = np.expand_dims(exact.quotient(p, 1.0 - p), -1)
@@ -155,7 +158,7 @@ def _binomial_ratios(n: Array, p: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Hat:
-    """The hat function that candidates are drawn from, by Hörmann's names."""
+    """The hat function of Hörmann's rejection sampler, with his parameter names."""
 
     a: Array
     b: Array
@@ -164,6 +167,7 @@ class _Hat:
 
 
 def _poisson_hat(mean: Array) -> _Hat:
+    """Return the hat function of the Poisson distribution."""
     b = exact.product(exact.sqrt(mean), 2.53) + 0.931
     a = exact.product(b, 0.02483) - 0.059
     scale = exact.quotient(np.full_like(b, 1.1328), b - 3.4) + 1.1239
@@ -171,6 +175,7 @@ def _poisson_hat(mean: Array) -> _Hat:
 
 
 def _binomial_hat(n: Array, p: Array) -> _Hat:
+    """Return the hat function of the binomial distribution."""
     mean = exact.product(n, p)
     deviation = exact.sqrt(exact.product(mean, 1.0 - p))
     b = exact.product(deviation, 2.53) + 1.15
@@ -185,7 +190,7 @@ Cost = Callable[[Array, Array], Array]
 
 
 def _rejection_sample(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Array:
-    """The first accepted candidate; `cost` is minus the logarithm of a probability.
+    """Draw candidates from a hat; return the first one that `cost` accepts.
 
     Parameters have a last axis of one element, for the candidates.
     """
@@ -203,7 +208,7 @@ def _rejection_sample(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Arr
 
 
 def _poisson_cost(k: Array, mean: Array) -> Array:
-    """-ln(e**-mean mean**k / k!), by Stirling's series for k!; k counts as 0 below."""
+    """Return the negative log-probability of k: -ln(e**-mean mean**k / k!)."""
     some = np.maximum(k, 1.0)
     logarithm = exact.product(exact.log(some), 0.5) + 0.5 * math.log(2 * math.pi)
     cost = (exact.deviance(some, mean) + _stirling(some)) + logarithm
@@ -211,8 +216,8 @@ def _poisson_cost(k: Array, mean: Array) -> Array:
 
 
 def _binomial_cost(n: Array, p: Array) -> Cost:
-    """Return the binomial's negative log-probability up to a constant, of k and the
-    mean.
+    """Return a function (k, mean): the binomial's negative log-probability plus a
+    constant.
     """
     misses = exact.product(n, 1.0 - p)
 
@@ -225,7 +230,7 @@ def _binomial_cost(n: Array, p: Array) -> Cost:
 
 
 def _stirling(x: Array) -> Array:
-    """Ln x! - ln(sqrt(2 pi x) (x / e)**x), to the fifth power of 1 / x."""
+    """Return the error of Stirling's formula, ln x! - ln(sqrt(2 pi x) (x / e)**x)."""
     inverse = exact.quotient(np.ones_like(x), x)
     square = exact.product(inverse, inverse)
     return exact.product(

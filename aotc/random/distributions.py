@@ -27,7 +27,7 @@ __all__ = [
 
 
 def float_dtypes(dtype: DTypeLike) -> tuple[str, str]:
-    """Return the name of a float dtype, and the dtype to compute in."""
+    """Return the name of a float dtype, and the wider dtype to compute draws in."""
     name = dtypes.canonical_dtype(dtype)
     if not dtypes.is_float(name):
         fail("bad-dtype", f"expected a float dtype; got {name}")
@@ -37,7 +37,7 @@ def float_dtypes(dtype: DTypeLike) -> tuple[str, str]:
 def parameters(
     *values: ArrayLike, shape: ShapeLike | None, dtype: str
 ) -> tuple[list[Array], Shape]:
-    """The parameters of a distribution in `dtype` and in the shape of the draws.
+    """Broadcast a distribution's parameters to the shape of the draws; return both.
 
     For None the shape is theirs.
     """
@@ -87,7 +87,9 @@ _UNIT_BITS = {"f32": 24, "f16": 11, "bf16": 8}
 
 
 def _unit(key: ArrayLike, shape: Shape, dtype: str) -> Array:
-    """Draw uniform in [0, 1), with as many bits as `dtype` has; in f32 or f64."""
+    """Draw uniform numbers in [0, 1), in f32 or f64, with as many bits as `dtype`
+    has.
+    """
     first, second = words(key, shape)
     if dtype == "f64":
         high, low = np.astype(first >> 5, "f64"), np.astype(second >> 6, "f64")
@@ -152,6 +154,7 @@ def randint(
 
 
 def _require_range(minval: int, maxval: int, dtype: str) -> None:
+    """Raise unless minval < maxval are in a dtype's range, at most 2**32 apart."""
     bounds = np_iinfo(dtype)
     fits = bounds[0] <= minval < maxval <= bounds[1] + 1
     if not fits or maxval - minval > 1 << 32:
@@ -163,7 +166,7 @@ def _require_range(minval: int, maxval: int, dtype: str) -> None:
 
 
 def np_iinfo(dtype: str) -> tuple[int, int]:
-    """The least and the largest integer of a dtype."""
+    """Return the least and the largest integer of a dtype."""
     width = dtypes.bits(dtype)
     if dtype in dtypes.UNSIGNED:
         return 0, (1 << width) - 1
@@ -171,7 +174,7 @@ def np_iinfo(dtype: str) -> tuple[int, int]:
 
 
 def _high_word(x: Array, y: Array) -> Array:
-    """The high 32 bits of a product of u32, by halves: not all targets have u64."""
+    """Return the high 32 bits of the product of two u32 arrays, without u64."""
     x_high, x_low, y_high, y_low = x >> 16, x & 0xFFFF, y >> 16, y & 0xFFFF
     first = x_high * y_low + ((x_low * y_low) >> 16)
     second = x_low * y_high + (first & 0xFFFF)
@@ -182,7 +185,8 @@ def _high_word(x: Array, y: Array) -> Array:
 
 
 def tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
-    """A uniform number by its end: whether that is the lower one, and the distance.
+    """Draw a uniform number: whether it is in the lower half, and the distance to its
+    end.
 
     The distance is in (0, 1/2], rounded once.
     """
@@ -203,15 +207,13 @@ def _standard(
     dtype: DTypeLike,
     quantile: Callable[[Array, Array], Array],
 ) -> Array:
-    """Draw by inversion: apply `quantile` to the lower end and the distance from the
-    end.
-    """
+    """Draw by inversion: apply `quantile` to what `tail` draws."""
     name, wide = float_dtypes(dtype)
     return np.astype(quantile(*tail(key, as_shape(shape), wide)), name)
 
 
 def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """The quantile of a distribution that is the same on both sides of zero."""
+    """Return the quantile function of a distribution that is symmetric about zero."""
 
     def quantile(lower: Array, distance: Array) -> Array:
         value = size(distance)
@@ -239,7 +241,7 @@ def exponential(
 
 
 def _minus_log(lower: Array, distance: Array) -> Array:
-    """-ln u, as accurate for u near 1 as for u near 0."""
+    """Return -ln u of a number drawn by `tail`, accurate for u near 1, too."""
     pairs = zip(
         exact.logarithmic(distance),
         exact.logarithmic_complement(distance),
@@ -307,12 +309,13 @@ def truncated_normal(
 
 
 def _cumulative(x: Array) -> Array:
+    """Return the cumulative distribution function of the standard normal."""
     tail = exact.normal_tail(-np.minimum(np.abs(x), _FARTHEST))
     return np.where(x > 0.0, 1.0 - tail, tail)
 
 
 def _quantile(p: Array) -> Array:
-    """Return quantiles of the standard normal; 1 counts as the number before it."""
+    """Return the quantile of the standard normal, for p from 0 to below 1."""
     lower = p < 0.5
     least = 2.0**-25 if p.dtype == "f32" else 2.0**-54
     size = exact.normal_quantile(np.where(lower, p, np.maximum(1.0 - p, least)))

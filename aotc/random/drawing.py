@@ -24,7 +24,7 @@ __all__ = ["categorical", "choice", "permutation"]
 def categorical(
     key: ArrayLike, logits: ArrayLike, axis: int = -1, shape: ShapeLike | None = None
 ) -> Array:
-    """Positions (i32) along `axis`, with probabilities softmax(logits).
+    """Draw indices (i32) along `axis`, with probabilities softmax(logits).
 
     The largest of logits + Gumbel noise (Gumbel 1954).
 
@@ -52,7 +52,7 @@ def categorical(
 def permutation(
     key: ArrayLike, x: ArrayLike, axis: int = 0, independent: bool = False
 ) -> Array:
-    """`x` in random order along an axis, or the numbers below a whole `x`.
+    """Shuffle `x` along an axis, or the integers below an integer `x`.
 
     In the order of random words of 32 bits: some two of n are equal, and stay in order,
     with probability n**2 / 2**33. With `independent`, each line along the axis has its
@@ -69,6 +69,7 @@ def permutation(
 
 
 def _order(x: Array, axis: int = 0, descending: bool = False) -> Array:
+    """Return the indices that sort `x` along an axis."""
     count = (x.shape[axis],)
     return emit("argsort", x, axis=axis, descending=descending, count=count)
 
@@ -81,7 +82,7 @@ def choice(
     p: ArrayLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """Draw elements of `a` along an axis, or of the numbers below a whole `a`.
+    """Draw elements of `a` along an axis, or of the integers below an integer `a`.
 
     Args:
         key: the key.
@@ -100,6 +101,7 @@ def choice(
 
 
 def _logits(p: ArrayLike | None, count: Size) -> Array | None:
+    """Return the logarithms of weights; None for None."""
     if p is None:
         return None
     weights = as_float(p)
@@ -111,6 +113,7 @@ def _logits(p: ArrayLike | None, count: Size) -> Array | None:
 def _positions(
     key: ArrayLike, count: Size, shape: Shape, replace: bool, logits: Array | None
 ) -> Array:
+    """Draw indices below `count`, with or without replacement."""
     if replace and logits is None:
         return randint(key, shape, 0, count)
     if replace and logits is not None:

@@ -61,7 +61,7 @@ def product(x: Array, y: Array | float) -> Array:
 
 
 def total(x: Array, axis: int) -> Array:
-    """The sum over an axis of fixed size, in halves: reductions choose their order."""
+    """Return the sum over an axis of fixed size, in a fixed order: by halves."""
     parts = np.moveaxis(x, axis, 0)
     while len(parts) > 1:
         half = len(parts) // 2
@@ -72,7 +72,7 @@ def total(x: Array, axis: int) -> Array:
 
 
 def running(function: Callable[[Array, Array], Array], x: Array, unit: float) -> Array:
-    """Return sums or products of all elements up to each one, along the last axis.
+    """Return cumulative sums or products along the last axis, in a fixed order.
 
     By doubling (Hillis and Steele 1986): scans choose their order. `unit` changes
     nothing that `function` joins it with.
@@ -103,7 +103,7 @@ def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 def rsqrt(x: Array) -> Array:
-    """`1 / sqrt(x)` of positive x: Newton's method, from a guess by the exponent."""
+    """Return `1 / sqrt(x)` of positive x by Newton's method."""
     form = _FORMATS[x.dtype]
     bits = emit("bitcast", x, dtype=form.bits)
     guess = emit("bitcast", form.guess - (bits >> 1), dtype=x.dtype)
@@ -130,7 +130,7 @@ Logarithmic = tuple[Array, Array]
 
 
 def logarithmic(x: Array) -> Logarithmic:
-    """Split positive x into f and whole e with x = (1 + f) 2**e and 1 + f near 1."""
+    """Split positive x into fraction f and exponent e with x = (1 + f) 2**e."""
     form = _FORMATS[x.dtype]
     bits = emit("bitcast", x, dtype=form.bits)
     exponent = (bits - _bits_of_root_half(form)) >> form.fraction
@@ -138,18 +138,19 @@ def logarithmic(x: Array) -> Logarithmic:
 
 
 def logarithmic_complement(x: Array) -> Logarithmic:
-    """Return the logarithmic form of 1 - x, for x up to 1/2; f is as accurate as x."""
+    """Return 1 - x in the form of `logarithmic`, for x up to 1/2."""
     near = np.less(x, 1 - math.sqrt(0.5))
     return np.where(near, -x, 1.0 - 2.0 * x), np.astype(near, x.dtype) - 1.0
 
 
 def _bits_of_root_half(form: _SeriesConstants) -> int:
-    """The bits of sqrt(1/2) as far as f32 has them."""
+    """Return the bit pattern of sqrt(1/2), with f32's digits."""
     fraction = round((math.sqrt(2) - 1) * 2**23)
     return ((form.bias - 1) << form.fraction) + (fraction << (form.fraction - 23))
 
 
 def _power_of_two(exponent: Array, dtype: str) -> Array:
+    """Return 2**exponent as a float of a dtype, by its bit pattern."""
     form = _FORMATS[dtype]
     return emit("bitcast", (exponent + form.bias) << form.fraction, dtype=dtype)
 
@@ -159,7 +160,7 @@ _LN2_LOW = math.log(2) - _LN2_HIGH
 
 
 def log_of(parts: Logarithmic) -> Array:
-    """ln((1 + f) 2**e), with ln(1 + f) = 2 artanh(f / (2 + f))."""
+    """Return the logarithm of a number in the form of `logarithmic`."""
     f, e = parts
     s = quotient(f, f + 2.0)
     square = product(s, s)
@@ -229,7 +230,7 @@ def normal_tail(x: Array) -> Array:
 
 
 def _chebyshev(t: Array, coefficients: Sequence[float]) -> Array:
-    """A Chebyshev series at t by Clenshaw's recurrence."""
+    """Evaluate a Chebyshev series at t by Clenshaw's recurrence."""
     ahead = behind = np.full_like(t, 0.0)
     for coefficient in reversed(coefficients[1:]):
         ahead, behind = (product(t + t, ahead) + coefficient) - behind, ahead
@@ -272,7 +273,9 @@ _QUANTILE = {
 
 
 def normal_quantile(tail: Array) -> Array:
-    """The x >= 0 that standard normal numbers exceed with probability `tail` <= 1/2."""
+    """Return the x >= 0 that a standard normal exceeds with probability `tail` <=
+    1/2.
+    """
     centre, near, far = _QUANTILE[tail.dtype]
     q = 0.5 - tail
     inner = product(q, _rational(0.180625 - product(q, q), *centre))
@@ -284,4 +287,5 @@ def normal_quantile(tail: Array) -> Array:
 
 
 def _rational(x: Array, above: Sequence[float], below: Sequence[float]) -> Array:
+    """Return the quotient of two polynomials at x."""
     return quotient(polynomial(x, above), polynomial(x, below))

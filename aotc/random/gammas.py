@@ -66,7 +66,9 @@ def chisquare(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Chi-square with `df` degrees of freedom, with its derivative by `df`."""
+    """Draw chi-square numbers with `df` degrees of freedom, with the derivative by
+    `df`.
+    """
     return _of_gamma(
         key, as_float(df) * 0.5, shape, dtype, lambda x: 2.0 * exact.exp(x)
     )
@@ -79,6 +81,7 @@ def _of_gamma(
     dtype: DTypeLike | None,
     function: Callable[[Array], Array],
 ) -> Array:
+    """Draw the logarithm of gamma numbers, apply `function`, and cast to the dtype."""
     name, wide = float_dtypes(as_float(a).dtype if dtype is None else dtype)
     (a,), wanted = parameters(a, shape=shape, dtype=wide)
     return np.astype(function(_log_draw(key, a, wanted)), name)
@@ -91,7 +94,7 @@ def beta(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Draw beta numbers of `a` and `b`: of two gamma numbers the share of the first.
+    """Draw beta numbers: the fraction of the first of two gamma numbers in their sum.
 
     Has derivatives by both.
     """
@@ -126,7 +129,9 @@ def dirichlet(
 def t(
     key: ArrayLike, df: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
 ) -> Array:
-    """Draw Student's t with `df` degrees of freedom, with the derivative by `df`."""
+    """Draw Student's t numbers with `df` degrees of freedom, with the derivative by
+    `df`.
+    """
     name, wide = float_dtypes(as_float(df).dtype if dtype is None else dtype)
     like_df = isinstance(shape, tuple) and not shape
     (half,), wanted = parameters(
@@ -139,7 +144,7 @@ def t(
 
 
 def _shares(logs: Array) -> Array:
-    """e**logs in parts of their sum along the first axis."""
+    """Return softmax(logs) along the first axis, with exact functions."""
     sizes = exact.exp(logs - np.max(logs, 0))
     return exact.quotient(sizes, broadcast_to(exact.total(sizes, 0), sizes.shape))
 
@@ -148,7 +153,7 @@ def _shares(logs: Array) -> Array:
 
 
 def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
-    """The logarithm of gamma numbers; `a` has the shape of the draws."""
+    """Draw the logarithm of gamma numbers; `a` has the shape of the draws."""
     keys, candidates = split(key, 3), (*shape, _CANDIDATES)
     drawn: Array = _log_gamma(
         a,
@@ -160,9 +165,7 @@ def _log_draw(key: ArrayLike, a: Array, shape: Shape) -> Array:
 
 
 def _marsaglia_tsang(a: Array, x: Array, log_u: Array, log_boost: Array) -> Array:
-    """Draw gammas from normal x and two logarithms of uniform numbers; x and the
-    first have an axis of candidates.
-    """
+    """Return log gamma numbers by rejection from normal and exponential candidates."""
     small = a < 1.0
     d = np.where(small, a + 1.0, a) - 1 / 3
     many, slope = (
@@ -183,7 +186,7 @@ _log_gamma = custom_jvp(_marsaglia_tsang)
 
 
 def _rule(primals: Sequence[Array], tangents: Sequence[Array]) -> tuple[Array, Array]:
-    """Return gamma numbers and their tangent, by the slope in `a`."""
+    """Return log gamma numbers and their tangent by `a`."""
     drawn: Array = _log_gamma(*primals)
     return drawn, _slope(drawn, primals[0]) * tangents[0]
 
@@ -219,8 +222,8 @@ def _slope(log_x: Array, a: Array) -> Array:
 
 
 def _reach(x: Array, a: Array, below: Array) -> Array:
-    """Return a bound after which the integrand has decayed, linearly or
-    quadratically.
+    """Return an upper limit of the integral in `_slope`, where the integrand has
+    decayed.
     """
     down = _REACH / a + np.sqrt(2 * _REACH / a)
     more = np.maximum(x, a)

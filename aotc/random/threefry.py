@@ -29,7 +29,7 @@ _PARITY = 0x1BD11BDA
 
 
 def key(seed: int) -> Array:
-    """The key of a seed: its high and low 32 bits.
+    """Return the random key (u32[2]) of a seed.
 
     Args:
         seed: an integer, of which the low 64 bits count.
@@ -42,12 +42,12 @@ def key(seed: int) -> Array:
 
 
 def split(key: ArrayLike, num: int = 2) -> Array:
-    """`num` independent keys, as an array [num, 2]."""
+    """Return `num` independent keys, derived from one, as an array [num, 2]."""
     return np.stack(_words_of(key, _SPLIT, _counter((num,))), axis=1)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
-    """A new key from a key and an integer, such as a step count.
+    """Return a new key, derived from a key and an integer such as a step count.
 
     Args:
         key: u32[2].
@@ -72,7 +72,9 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike = "u32") -> Arr
 
 
 def words(key: ArrayLike, shape: Shape) -> tuple[Array, Array]:
-    """Return two words for each element of `shape`: the same ones in whatever shape."""
+    """Draw two random u32 for each element of `shape`, which depend on the flat index
+    only.
+    """
     if any(isinstance(size, int) and size < 0 for size in shape):
         fail("bad-shape", f"expected sizes of 0 or more; got {shape}")
     first, second = _words_of(key, _DRAW, _counter((element_count(shape),)))
@@ -80,11 +82,12 @@ def words(key: ArrayLike, shape: Shape) -> tuple[Array, Array]:
 
 
 def _counter(shape: Shape) -> Array:
+    """Return 0, 1, 2, … as u32."""
     return emit("iota", shape=shape, axis=0, dtype="u32")
 
 
 def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
-    """The two words that the key gives for each number of `counter`."""
+    """Return the two random u32 that a key gives for each number of `counter`."""
     key = _behind_barrier(lift(key))
     if key.dtype != "u32" or key.type.shape != (2,):
         fail(
@@ -96,7 +99,7 @@ def _words_of(key: ArrayLike, purpose: int, counter: Array) -> list[Array]:
 
 
 def _behind_barrier(key: Array) -> Array:
-    """Put a key known at build time behind a barrier, so that nothing folds with it.
+    """Return a constant key behind an optimization barrier, against constant folding.
 
     IREE 3.13 evaluates what follows from constants while it compiles, each op on its
     own, and what it does not evaluate it copies into all that reads it: 12 normal
@@ -106,7 +109,9 @@ def _behind_barrier(key: Array) -> Array:
 
 
 def threefry(key: tuple[Array, Array], x0: Array, x1: Array) -> tuple[Array, Array]:
-    """Threefry-2x32-20 of a counter `x0, x1` under a key; all words are u32."""
+    """Apply the hash Threefry-2x32-20 to counters `x0`, `x1` under a key; all are
+    u32.
+    """
     first, second = key
     schedule = (first, second, first ^ second ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]

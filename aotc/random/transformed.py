@@ -28,7 +28,9 @@ Given = tuple[list[Array], Shape, str]
 def _wide_parameters(
     *values: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None
 ) -> Given:
-    """Return parameters in the wide dtype, the shape, and the dtype wanted."""
+    """Return broadcast parameters in the compute dtype, their shape, and the result
+    dtype.
+    """
     name, wide = float_dtypes(as_float(values[0]).dtype if dtype is None else dtype)
     arrays, wanted = parameters(*values, shape=shape, dtype=wide)
     return arrays, wanted, name
@@ -40,7 +42,7 @@ def lognormal(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """`e**(sigma z)` of standard normal z."""
+    """Draw log-normal numbers: `e**(sigma z)` of standard normal z."""
     (sigma,), wanted, name = _wide_parameters(sigma, shape=shape, dtype=dtype)
     z = normal(key, wanted, sigma.dtype)
     return np.astype(exact.exp(exact.product(sigma, z)), name)

@@ -27,7 +27,7 @@ _POINTS = 4096  # of the trapezoidal rule
 
 
 def _scaled_bessel(order: int, x: numpy.ndarray) -> numpy.ndarray:
-    """e**-x I_n(x) of a vector of numbers."""
+    """Return e**-x I_n(x) of a NumPy vector, by numerical integration."""
     angle = (numpy.arange(_POINTS) + 0.5) * (numpy.pi / _POINTS)
     cosine = numpy.cos(angle)
     heights = numpy.exp(numpy.multiply.outer(x, cosine - 1.0)) * numpy.cos(
@@ -39,9 +39,8 @@ def _scaled_bessel(order: int, x: numpy.ndarray) -> numpy.ndarray:
 
 @cache
 def _series(order: int) -> tuple[list[float], list[float]]:
-    """Fit Chebyshev series to the function over x**n in x / 4 - 1, and times sqrt(x) in
-    16 / x - 1.
-    - 1.
+    """Fit the Chebyshev coefficients of e**-x I_n(x) below and above the split;
+    cached.
     """
     fit = numpy.polynomial.chebyshev.chebinterpolate
 
@@ -57,7 +56,7 @@ def _series(order: int) -> tuple[list[float], list[float]]:
 
 
 def _clenshaw(t: Array, coefficients: list[float]) -> Array:
-    """The sum of a Chebyshev series (Clenshaw 1955)."""
+    """Evaluate a Chebyshev series at t by Clenshaw's recurrence (1955)."""
     one, other = t * 0.0, t * 0.0
     for coefficient in coefficients[:0:-1]:
         one, other = 2.0 * t * one - other + coefficient, one
@@ -65,6 +64,7 @@ def _clenshaw(t: Array, coefficients: list[float]) -> Array:
 
 
 def _exponentially_scaled(order: int, x: Array) -> Array:
+    """Return e**-|x| I_n(x) by Chebyshev series."""
     below, above = _series(order)
     size = absolute(x)
     near_size = minimum(size, _SPLIT)

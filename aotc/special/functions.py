@@ -37,7 +37,7 @@ __all__ = [
 
 
 def in_f32(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` of floats, computed in f32 for the half-precision dtypes."""
+    """Wrap a function of floats to compute in f32 for half-precision dtypes."""
 
     @wraps(function)
     def wide(*xs: ArrayLike) -> Array:
@@ -94,9 +94,7 @@ def log_ndtr(x: ArrayLike, /) -> Array:
 
 
 def _log_ndtr_far_out(x: Array, terms: int) -> Array:
-    """Compute log_ndtr by the series 1 - 1/x**2 + 3/x**4 - 15/x**6 + … for negative
-    x.
-    """
+    """Return log_ndtr of very negative x by an asymptotic series of `terms` terms."""
     inverse = reciprocal(square(x))
     series = multiply(inverse, 0)
     for k in range(terms, 0, -1):
@@ -140,7 +138,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
 def _times_log(
     function: Callable[[Array], Array], x: Array, y: Array, ordinary: Array
 ) -> Array:
-    """`x * function(y)`, where x = 0 asks for no logarithm that is not finite."""
+    """Return `x * function(y)`; 0 for x = 0, without infinite derivatives."""
     vanishing = logical_and(equal(x, 0), logical_not(logical_or(ordinary, isnan(y))))
     return multiply(x, function(where(vanishing, 1, y)))
 

@@ -33,7 +33,7 @@ def logsumexp(
     *,
     keepdims: bool = False,
 ) -> Array:
-    """ln(the sum of b e**a over `axis`), b = 1 without it (SciPy's).
+    """Return ln(sum(b e**a)) over `axis` without overflow; b is 1 by default.
 
     Shifted by the largest element, so that nothing overflows. The derivative is the
     softmax; it is zero where the sum is.

@@ -41,7 +41,7 @@ def stream(
     batch_stateful: bool = False,
     on_error: OnError = "raise",
 ) -> Stream:
-    """Call an entry over a stream of inputs.
+    """Return an iterator over the results of an entry, called on a stream of inputs.
 
     One thread reads the source and prepares calls, another one runs them; both work
     ahead of the consumer. Streams may follow each other, each with threads of its own,
@@ -91,7 +91,7 @@ def stream(
 
 
 class Stream:
-    """The results of a stream, in order: an iterator, to be closed at its end.
+    """An iterator over the results of a stream in order; it is to be closed.
 
     It closes itself when it is exhausted, raises an error, or is no longer referred to;
     `with` closes it where the block ends. Any thread may iterate over it or close it.
@@ -138,7 +138,7 @@ class Stream:
         return outcome.error
 
     def close(self) -> None:
-        """End the stream, and those that it reads from; results not taken are lost.
+        """End the stream and those that feed it; results not read are lost.
 
         A call that runs is waited for. A source that does not answer is not: it is let
         go of when it does.
@@ -149,6 +149,7 @@ class Stream:
         self._work.join()
 
     def _require_own_process(self) -> None:
+        """Raise if this process is a fork of the one that began the stream."""
         if self._work.is_forked:
             raise SetupError(
                 "forked",
@@ -172,6 +173,7 @@ class Stream:
 def _caller(
     entry: object, latency: float | None, max_rows: int | None, stateful: bool
 ) -> Caller:
+    """Return the object that calls an entry or function, perhaps in batches."""
     if isinstance(entry, LoadedEntry):
         if latency is None:
             return EntryCaller(entry)
@@ -189,6 +191,7 @@ def _caller(
 
 
 def _require_bounds(depth: object, latency: object, max_rows: object) -> None:
+    """Raise for an invalid depth, latency or number of rows."""
     if not _is_whole(depth) or depth < 1:
         raise InputError(
             "unbounded-stream",
@@ -209,12 +212,15 @@ def _require_bounds(depth: object, latency: object, max_rows: object) -> None:
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
+    """Return whether a value is an int and no bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_duration(value: object) -> bool:
+    """Return whether a value is a finite number of seconds of at least 0."""
     return (_is_whole(value) or isinstance(value, float)) and 0 <= value < math.inf
 
 
 def _argument_error(name: str, expected: str, got: object) -> InputError:
+    """Return the error for an invalid argument of `stream`."""
     return InputError("bad-stream", f"expected {name} to be {expected}; got {got!r}")

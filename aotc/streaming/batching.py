@@ -33,7 +33,8 @@ Leaves = Sequence[Array]
 
 @dataclass(frozen=True)
 class Batching:
-    """The batching of calls of an entry.
+    """Joins several calls of an entry into one along the batch axis, and splits
+    results.
 
     Args:
         limit: rows of a call at most.
@@ -45,7 +46,7 @@ class Batching:
 
     @classmethod
     def of(cls, entry: LoadedEntry, max_rows: int | None, stateful: bool) -> Batching:
-        """Decide how calls of this entry are batched.
+        """Return how calls of an entry can be batched; raise if they cannot.
 
         Args:
             entry: of a loaded model.
@@ -75,18 +76,18 @@ class Batching:
         return cls(limit, tuple(leads))
 
     def rows(self, leaves: Leaves) -> int:
-        """Return the number of rows of a call."""
+        """Return the number of rows (batch elements) of a call."""
         return int(leaves[self.has_rows.index(True)].shape[0])
 
     def fit(self, one: Leaves, other: Leaves) -> bool:
-        """Return whether two calls can be one: equal but for their rows."""
+        """Return whether two calls can be joined: equal except in their rows."""
         return all(
             a.shape[1:] == b.shape[1:] if has_rows else _are_equal(a, b)
             for a, b, has_rows in zip(one, other, self.has_rows, strict=True)
         )
 
     def join_calls(self, calls: Sequence[Leaves]) -> list[Array]:
-        """The inputs of one call that has the rows of all."""
+        """Concatenate the inputs of several calls along their rows."""
         return [
             np.concatenate(arrays) if has_rows else arrays[0]
             for arrays, has_rows in zip(
@@ -95,7 +96,7 @@ class Batching:
         ]
 
     def split(self, results: Leaves, calls: Sequence[Leaves]) -> list[list[Array]]:
-        """The results of each call, as views."""
+        """Return the results of each joined call, as views."""
         ends = np.cumsum([0, *map(self.rows, calls)])
         return [[x[start:end] for x in results] for start, end in pairwise(ends)]
 
@@ -103,7 +104,7 @@ class Batching:
 def require_same_rows(
     entry: LoadedEntry, together: Sequence[Leaves], alone: Sequence[Leaves]
 ) -> None:
-    """Refuse an entry whose rows depend on those of other calls.
+    """Raise if results of a batch differ from those of single calls beyond rounding.
 
     Args:
         entry: that was called.
@@ -127,7 +128,9 @@ def require_same_rows(
 
 
 def _batch_symbol(entry: LoadedEntry) -> str:
-    """Return the symbol that is the first axis of inputs and outputs, and no other."""
+    """Return the symbol that is the first axis of inputs and outputs and nothing
+    else.
+    """
     spec = entry.spec
     leading = {
         leaf.shape[0]: None
@@ -136,7 +139,7 @@ def _batch_symbol(entry: LoadedEntry) -> str:
     }
     for symbol in map(str, leading):
         leads_all = all(leaf.shape[:1] == (symbol,) for leaf in spec.outputs)
-        if leads_all and not _stands_elsewhere(symbol, spec):
+        if leads_all and not _is_used_elsewhere(symbol, spec):
             return symbol
     raise _refusal(
         entry,
@@ -146,8 +149,8 @@ def _batch_symbol(entry: LoadedEntry) -> str:
     )
 
 
-def _stands_elsewhere(symbol: str, spec: EntryPoint) -> bool:
-    """Return whether a size other than an array's first uses the symbol."""
+def _is_used_elsewhere(symbol: str, spec: EntryPoint) -> bool:
+    """Return whether a symbol occurs in a size other than an array's first."""
     sizes = [
         size
         for leaf in (*spec.inputs, *spec.outputs)
@@ -158,16 +161,14 @@ def _stands_elsewhere(symbol: str, spec: EntryPoint) -> bool:
 
 
 def _are_equal(one: Array, other: Array) -> bool:
-    """Return whether two arrays are equal to the bit, NaNs and signs of zeros
-    included.
-    """
+    """Return whether two arrays are bitwise equal."""
     if one is other:
         return True
     return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _agree(leaf: Leaf, one: Array, other: Array) -> bool:
-    """Return whether two results differ by rounding at most."""
+    """Return whether two arrays differ by no more than rounding."""
     if not dtypes.is_float(leaf.dtype):
         return np.array_equal(one, other)
     a, b = (each.astype(np.float64) for each in (one, other))
@@ -177,6 +178,7 @@ def _agree(leaf: Leaf, one: Array, other: Array) -> bool:
 
 
 def _refusal(entry: LoadedEntry, why: str, hint: str) -> InputError:
+    """Return the error for an entry whose calls cannot be batched."""
     return InputError(
         "not-batchable",
         f"{entry.name}: its calls cannot be put together: {why}",

@@ -16,7 +16,7 @@ from aotc.streaming.outcomes import PreparedCall
 
 
 class EntryCaller:
-    """Calls an entry of a loaded model.
+    """Calls an entry of a loaded model for items of a stream, perhaps in batches.
 
     Args:
         entry: to call.
@@ -32,7 +32,7 @@ class EntryCaller:
         self._only: str | None = names[0] if len(names) == 1 else None
 
     def accept(self, item: object) -> Sequence[object]:
-        """The leaves of an item; checked where they may become part of a batch.
+        """Return the leaves of an item; check them if they may join a batch.
 
         Raises:
             AotcError: they are not those of the entry, or break its contract.
@@ -55,7 +55,7 @@ class EntryCaller:
         return arrays
 
     def prepare(self, inputs: Sequence[Leaves]) -> Prepared:
-        """The call for one item, or for the rows of several.
+        """Prepare a call for one item, or for the joined rows of several.
 
         Raises:
             AotcError: the inputs break the contract.
@@ -64,7 +64,7 @@ class EntryCaller:
         return self._entry.function.prepare(joined)
 
     def run(self, call: PreparedCall) -> list[Leaves]:
-        """The results of each item of a call, as leaves.
+        """Run a prepared call; return the result leaves of each item.
 
         Raises:
             AotcError: as the entry raises it.
@@ -76,7 +76,8 @@ class EntryCaller:
         return list(self.batching.split(leaves, [item.inputs for item in call.items]))
 
     def require_same_alone(self, call: PreparedCall, results: Sequence[Leaves]) -> None:
-        """Refuse to batch if the first batch differs from its items called alone.
+        """Raise if the first batch's results differ from those of its items called
+        alone.
 
         Raises:
             InputError: `not-batchable`.
@@ -87,12 +88,12 @@ class EntryCaller:
             self._is_checked = True
 
     def build(self, leaves: Leaves) -> PyTree:
-        """The result in the structure that the entry returns."""
+        """Return result leaves in the structure that the entry returns."""
         return self._entry.build(leaves)
 
 
 class FunctionCaller:
-    """Calls a function with the inputs of an item by name."""
+    """Calls a Python function for items of a stream, with its inputs by name."""
 
     batching = None
 
@@ -101,15 +102,15 @@ class FunctionCaller:
         self._function = function
 
     def accept(self, item: object) -> object:
-        """The item as it is."""
+        """Return the item as it is."""
         return item
 
     def prepare(self, inputs: Sequence[object]) -> object:
-        """The inputs of the one item."""
+        """Return the inputs of the only item."""
         return inputs[0]
 
     def run(self, call: PreparedCall) -> list[Any]:
-        """The result of the one item."""
+        """Call the function; return its result in a list."""
         given = call.prepared
         is_named = isinstance(given, Mapping)
         return [self._function(**given) if is_named else self._function(given)]
@@ -118,7 +119,7 @@ class FunctionCaller:
         """Do nothing, as no calls are batched."""
 
     def build(self, result: object) -> object:
-        """The result as it is."""
+        """Return the result as it is."""
         return result
 
 

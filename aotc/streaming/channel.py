@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class Closed(Exception):
-    """A channel was closed: nothing more comes from it, and nobody reads it."""
+    """Raised by a channel that was closed."""
 
 
 class Channel(Generic[T]):
-    """A queue of any length; once it is closed, all who wait for it go on.
+    """An unbounded thread-safe queue; closing it wakes up all waiting threads.
 
     Args:
         items: that are in it from the start.
@@ -40,7 +40,7 @@ class Channel(Generic[T]):
             self._changed.notify()
 
     def get(self) -> T:
-        """The next item, when there is one.
+        """Wait for the next item; remove and return it.
 
         Raises:
             Closed: none comes.
@@ -51,7 +51,8 @@ class Channel(Generic[T]):
             return self._next()
 
     def get_until(self, deadline: float) -> T | None:
-        """The next item, or None if there is none at a time of `time.monotonic`.
+        """Wait for the next item until a time of `time.monotonic`; None if it is too
+        late.
 
         Raises:
             Closed: none comes.
@@ -65,6 +66,7 @@ class Channel(Generic[T]):
             return self._next()
 
     def _next(self) -> T:
+        """Remove and return the first item; raise if the channel is closed."""
         if self._is_closed:
             raise Closed
         return self._items.popleft()

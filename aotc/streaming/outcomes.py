@@ -8,7 +8,9 @@ from aotc.errors import AotcError
 
 
 class StreamItem(NamedTuple):
-    """An item of the source, in the form that its call takes."""
+    """An item of the source: its number, its inputs as leaves, and its time of
+    arrival.
+    """
 
     number: int  # from 1
     inputs: Any
@@ -16,7 +18,7 @@ class StreamItem(NamedTuple):
 
 
 class PreparedCall(NamedTuple):
-    """A call that is ready to run, for one item or for the rows of several.
+    """A prepared call for one item, or for the joined rows of several.
 
     `prepared` is the call on the device, which took so many nanoseconds.
     """
@@ -27,19 +29,19 @@ class PreparedCall(NamedTuple):
 
 
 class StreamResult(NamedTuple):
-    """The result of an item."""
+    """The result of one item."""
 
     value: Any
 
 
 class Failure(NamedTuple):
-    """The error that an item has in the place of its result."""
+    """The error of one item, in place of its result."""
 
     error: AotcError
 
 
 class End(NamedTuple):
-    """The end of a stream: the source is over, or raised an error."""
+    """Marks the end of a stream; has the error if the source raised one."""
 
     error: BaseException | None
 

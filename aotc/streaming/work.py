@@ -35,7 +35,8 @@ _NO_ENTRY = FunctionCaller(str)  # in place of one when a stream has ended
 
 
 class StreamThreads:
-    """The threads of a stream, and the queues between them.
+    """The threads of a stream that read, batch and run items, and the queues between
+    them.
 
     It knows nothing of the `Stream`, so that one that nobody holds any more can end it.
 
@@ -76,14 +77,14 @@ class StreamThreads:
         return os.getpid() != self._process
 
     def stop(self) -> None:
-        """End all threads as soon as they can, without waiting for them."""
+        """Close all queues, so that the threads end soon; do not wait for them."""
         if self.is_forked:  # which may have a lock that nobody gives back
             return
         for channel in (self.permits, self._inbox, self._ready, self.done):
             channel.close()
 
     def join(self) -> None:
-        """Wait until no thread works any more; one may still wait for the source."""
+        """Wait until the threads have ended, except one that waits for the source."""
         me = threading.current_thread()
         if self.is_forked or me in (self._reader, *self._workers):
             return
@@ -95,6 +96,8 @@ class StreamThreads:
             self._reader.join(0.01)
 
     def _thread(self, loop: Callable[[], None], name: str) -> threading.Thread:
+        """Return a daemon thread that runs `loop` and passes on its error."""
+
         def run() -> None:
             try:
                 loop()
@@ -111,13 +114,14 @@ class StreamThreads:
     # ---- read: from the source to items ---------------------------------------------
 
     def _read(self) -> None:
+        """Read items from the source until it ends (loop of a thread)."""
         for number in count(1):
             self.permits.get()
             if self._read_item(number) is None:
                 return
 
     def _read_item(self, number: int) -> int | None:
-        """Read an item and pass it on; return its number, or None at the end.
+        """Read an item and queue it; return its number, or None at the end.
 
         A function of its own, as `_read` may wait long for the next item, and must not
         hold this one and its error meanwhile.
@@ -132,6 +136,7 @@ class StreamThreads:
         return None if isinstance(found, End) else number
 
     def _next_item(self, number: int) -> StreamItem | Failure | End:
+        """Return the next item of the source, or its error, or the end."""
         self._is_reading = True
         try:
             given = next(self._source, _NOTHING)
@@ -151,6 +156,7 @@ class StreamThreads:
     # ---- gather: from items to batches ----------------------------------------------
 
     def _gather(self) -> None:
+        """Collect items into batches and prepare their calls (loop of a thread)."""
         first = self._inbox.get()
         while True:
             if not isinstance(first, StreamItem):
@@ -166,7 +172,7 @@ class StreamThreads:
     def _batch_from(
         self, first: StreamItem
     ) -> tuple[list[StreamItem], StreamItem | Failure | End | None]:
-        """Return the items of a batch, and the next one that did not fit."""
+        """Return the items of a batch, and the item read next that did not fit."""
         batching = self._caller.batching
         assert batching is not None
         items, rows = [first], batching.rows(first.inputs)
@@ -185,7 +191,9 @@ class StreamThreads:
     # ---- prepare: from items to calls -----------------------------------------------
 
     def _prepare(self, items: list[StreamItem]) -> None:
-        """Prepare a call of items; if refused, prepare each item alone."""
+        """Prepare and queue a call for items; if that fails, one for each item
+        alone.
+        """
         began = perf_counter_ns()
         try:
             prepared = self._caller.prepare([item.inputs for item in items])
@@ -202,6 +210,7 @@ class StreamThreads:
     # ---- run: from calls to outcomes ------------------------------------------------
 
     def _run(self) -> None:
+        """Run queued calls and queue their outcomes (loop of a thread)."""
         while True:
             call = self._ready.get()
             if isinstance(call, PreparedCall):
@@ -213,7 +222,7 @@ class StreamThreads:
                     return
 
     def _outcomes(self, call: PreparedCall) -> Iterator[Outcome]:
-        """Yield the outcome of each item; those of a batch that fails, one by one."""
+        """Run a call and yield the outcome of each item; alone if the batch fails."""
         try:
             results = self._caller.run(call)
         except AotcError as error:
@@ -228,6 +237,7 @@ class StreamThreads:
             yield StreamResult(self._caller.build(result))
 
     def _outcome_alone(self, item: StreamItem) -> Outcome:
+        """Prepare and run a call for one item; return its result or failure."""
         try:
             call = PreparedCall([item], self._caller.prepare([item.inputs]), 0)
             (result,) = self._caller.run(call)
@@ -237,7 +247,7 @@ class StreamThreads:
 
 
 def at_item(error: AotcError, number: int) -> AotcError:
-    """The error, which says of which item it is."""
+    """Add the item's number to an error's location; return the error."""
     place = f"item {number} of the stream"
     error.where = f"{error.where}, {place}" if error.where else place
     return error

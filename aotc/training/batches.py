@@ -28,7 +28,7 @@ _PART = 2**24  # bytes of rows that are copied at a time
 
 
 class Batches(Protocol):
-    """A sequence of batches that a run can enter after any of its steps.
+    """Protocol of a sequence of batches that can be resumed after any step.
 
     `size` is the number of rows in a batch, 0 if each has its own, and `seed` that of
     the order, 0 if there is none.
@@ -39,20 +39,20 @@ class Batches(Protocol):
 
     @property
     def per_epoch(self) -> int | None:
-        """Batches in an epoch; None for a stream, which is one of unknown length."""
+        """The number of batches in an epoch; None for a stream of unknown length."""
 
     def epoch(self, step: int) -> int:
-        """The epoch that a step is in; both count from 0."""
+        """Return the epoch of a step; both count from 0."""
 
     def after(self, steps: int) -> Iterator[Mapping[str, object]]:
-        """The batches after so many, by name of the input: without end, or a stream."""
+        """Yield the batches that follow `steps` of them, as arrays by input name."""
 
     def digest(self) -> str:
         """Return a digest that identifies these batches; empty if there is none."""
 
 
 class RowBatches:
-    """Rows of arrays of one length, `size` at a time.
+    """Batches of `size` rows of whole arrays, shuffled in each epoch or in order.
 
     Args:
         arrays: by name of the input.
@@ -73,11 +73,13 @@ class RowBatches:
         self.per_epoch = self.rows // size + left_over
 
     def epoch(self, step: int) -> int:
-        """The epoch that a step is in; both count from 0."""
+        """Return the epoch of a step; both count from 0."""
         return step // self.per_epoch
 
     def after(self, steps: int) -> Iterator[dict[str, Array]]:
-        """The batches after so many, epoch after epoch without end."""
+        """Yield the batches that follow `steps` of them, epoch after epoch without
+        end.
+        """
         first, begin = divmod(steps, self.per_epoch)
         for epoch in itertools.count(first):
             order = self._order_of(epoch)
@@ -87,12 +89,13 @@ class RowBatches:
             begin = 0
 
     def _order_of(self, epoch: int) -> Array:
+        """Return the order of the rows in an epoch."""
         if self._in_order:
             return np.arange(self.rows)
         return np.random.default_rng((self.seed, epoch)).permutation(self.rows)
 
     def digest(self) -> str:
-        """The SHA-256 of the arrays with their names, dtypes and shapes."""
+        """Return the SHA-256 of the arrays with their names, dtypes and shapes."""
         digest = hashlib.sha256()
         for name, array in sorted(self._arrays.items()):
             head = json.dumps([name, str(array.dtype), array.shape])
@@ -103,14 +106,14 @@ class RowBatches:
 
 
 def _contiguous_parts(array: Array) -> Iterator[Array]:
-    """The rows in the order of memory, copied bit by bit where they lie otherwise."""
+    """Yield the rows of an array in slices that are contiguous in memory."""
     count = max(_PART // max(array[:1].nbytes, 1), 1)
     for start in range(0, len(array), count):
         yield np.ascontiguousarray(array[start : start + count])
 
 
 class OwnBatches:
-    """Batches that the caller has made, in the caller's order.
+    """Batches that the caller made, in the caller's order.
 
     Args:
         batches: mappings of arrays. What has a length is passed over again in every
@@ -128,11 +131,11 @@ class OwnBatches:
             raise InputError("too-few-batches", "there are no batches")
 
     def epoch(self, step: int) -> int:
-        """The epoch that a step is in; both count from 0."""
+        """Return the epoch of a step; both count from 0."""
         return step // self.per_epoch if self.per_epoch else 0
 
     def after(self, steps: int) -> Iterator[dict[str, object]]:
-        """The batches after so many, which are drawn and dropped."""
+        """Yield the batches that follow `steps` of them, which are read and dropped."""
         skipped = steps % self.per_epoch if self.per_epoch else steps
         while True:
             count = 0
@@ -145,9 +148,11 @@ class OwnBatches:
             skipped = 0
 
     def _pass(self) -> Iterator[object]:
+        """Return an iterator over the batches of one epoch."""
         return itertools.islice(iter(self._batches), self.per_epoch)
 
     def _values_by_input(self, batch: object, number: int) -> dict[str, object]:
+        """Return a batch as values by input name; raise if it does not fit."""
         try:
             return inputs.values_for(batch, self._leaves)
         except InputError as error:
@@ -155,7 +160,9 @@ class OwnBatches:
             raise
 
     def _require_enough(self, count: int, skipped: int) -> None:
-        """Refuse a pass that gave fewer batches than it has to."""
+        """Raise if an iterator gave fewer batches than its length or the skipped
+        ones.
+        """
         if self.per_epoch is not None and count < self.per_epoch:
             raise InputError(
                 "too-few-batches",
@@ -174,7 +181,7 @@ class OwnBatches:
             )
 
     def digest(self) -> str:
-        """Return no digest: batches that are still to be made cannot be compared."""
+        """Return an empty digest, as future batches cannot be compared."""
         return ""
 
 
@@ -185,7 +192,7 @@ def shuffled_batches(
     seed: int | None,
     devices: int = 1,
 ) -> Batches:
-    """The batches of data for these inputs, in an order drawn for every epoch.
+    """Return batches of the data for these inputs, shuffled anew in every epoch.
 
     Args:
         data: whole arrays, as `arrays_for` takes them, or an iterable of batches,
@@ -214,7 +221,7 @@ def shuffled_batches(
 
 
 def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Batches:
-    """The batches of data for these inputs: each row once, and in the order there.
+    """Return batches of the data for these inputs, with each row once, in order.
 
     Raises:
         InputError, SetupError: as for `shuffled_batches`.
@@ -232,6 +239,9 @@ def batches_in_order(data: Data, leaves: Sequence[Leaf], size: int | None) -> Ba
 def _own_batches(
     data: object, leaves: Sequence[Leaf], options: Mapping[str, int | None]
 ) -> OwnBatches:
+    """Return the caller's own batches; raise for options that only whole arrays
+    take.
+    """
     for name, value in options.items():
         if value is not None:
             raise InputError(
@@ -251,6 +261,7 @@ def _own_batches(
 
 
 def _length(batches: Any) -> int | None:
+    """Return the length of an iterable; None if it has none."""
     try:
         return len(batches)
     except TypeError:
@@ -258,6 +269,7 @@ def _length(batches: Any) -> int | None:
 
 
 def _require_leaves(leaves: Sequence[Leaf]) -> None:
+    """Raise if an entry has no input to take batches for."""
     if not leaves:
         raise InputError(
             "no-batches", "the entry has no input that batches could be taken for"
@@ -265,7 +277,7 @@ def _require_leaves(leaves: Sequence[Leaf]) -> None:
 
 
 def _batch_size(leaves: Sequence[Leaf], size: int | None, devices: int = 1) -> int:
-    """Return the number of rows in a step: by the inputs, or as asked for.
+    """Return the number of rows of a batch: the inputs' fixed size, or `size`.
 
     An input has the rows of one device.
     """

@@ -13,7 +13,7 @@ from aotc.training.validation import Validator
 
 
 class CheckpointWriter:
-    """Writes the states and the position of a loop to checkpoints, if it has any.
+    """Writes the states and position of a training loop to a checkpoint folder, if any.
 
     Args:
         checkpoints: where.
@@ -39,7 +39,7 @@ class CheckpointWriter:
         return self._checkpoints is not None and self._checkpoints.due(step)
 
     def save(self, at: Position) -> None:
-        """Write a checkpoint, if all devices have the same states.
+        """Write a checkpoint; raise if states differ between devices.
 
         Raises:
             InputError: `states-differ`; and as `CheckpointFolder.save`.
@@ -49,7 +49,7 @@ class CheckpointWriter:
             self._write(at)
 
     def save_after_loss(self, at: Position, error: AotcError) -> None:
-        """Write a checkpoint when a rank is lost, if that falls to this one.
+        """Write a checkpoint after a rank was lost, if this rank is the one to do it.
 
         A call that fails leaves states as they were, so those of a rank that is left
         are good. Of these the first writes; where metrics are kept, only the rank that
@@ -65,13 +65,16 @@ class CheckpointWriter:
             )
 
     def _write(self, at: Position) -> None:
+        """Write the states, the position and the validations to the checkpoint."""
         if self._checkpoints:
             self._log.sync()
             shown = self._validator.progress.to_json() if self._validator else None
             self._checkpoints.save(at, shown)
 
     def search_from(self) -> Path | None:
-        """Return the folder of a checkpoint to search for the origin of a NaN from."""
+        """Return the checkpoint folder to search for a NaN's origin from; None
+        without.
+        """
         if self._checkpoints and self._checkpoints.path.exists():
             return self._checkpoints.path.parent
         return None

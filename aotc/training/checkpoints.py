@@ -29,7 +29,7 @@ _VALIDATION = "validation"  # what validations have shown, where there were any
 
 @dataclass(frozen=True)
 class Position:
-    """The progress of a loop, and the settings that fix its order of batches.
+    """The position of a training loop, and the settings that determine its batches.
 
     Args:
         batch_size: rows in a batch; 0 if the batches are the caller's own.
@@ -48,7 +48,7 @@ class Position:
 
 
 class CheckpointFolder:
-    """The checkpoint in a folder, which is made if it is not there.
+    """A folder that holds the checkpoint of a training loop; created if missing.
 
     Args:
         every: after how many steps to write; None writes when the loop ends only.
@@ -91,7 +91,8 @@ class CheckpointFolder:
         return self._every is not None and step % self._every == 0
 
     def save(self, position: Position, validation: Mapping[str, object] | None) -> None:
-        """Write the states, the position and the validation's note to a file.
+        """Write the states, the loop's position and the validations to the checkpoint
+        file.
 
         Args:
             position: of the loop.
@@ -109,7 +110,7 @@ class CheckpointFolder:
         self._model.save_state(self.path, notes=notes)
 
     def _check(self, position: Position) -> None:
-        """Refuse to save a state with NaN over one that can be trained on."""
+        """Raise if a state holds NaN and would replace a checkpoint without."""
         words = wording.current()
         search = entries.nan_search(self._model, position.entry, None)
         go_on = words.option("allow_nan", True)
@@ -128,7 +129,7 @@ class CheckpointFolder:
 
 
 def require_any_state(model: Model) -> None:
-    """Raise `no-states` unless the model has something to keep."""
+    """Raise `no-states` unless the model has a state to save."""
     if not model.manifest.states:
         raise InputError("no-states", f"{model.manifest.name} keeps no states")
 
@@ -180,7 +181,7 @@ def read_validation(folder: Path) -> JsonObject | None:
 
 
 def bad_validation(folder: Path) -> InputError:
-    """The error of a checkpoint whose note on validations cannot be read."""
+    """Return the error for a checkpoint whose validations cannot be read."""
     return InputError(
         "bad-checkpoint",
         "what validations have shown cannot be read",
@@ -189,11 +190,12 @@ def bad_validation(folder: Path) -> InputError:
 
 
 def checkpoint_file(folder: Path) -> Path:
-    """The file of the checkpoint in a folder, which is one of states."""
+    """Return the path of the checkpoint file in a folder."""
     return folder / _FILE
 
 
 def _has_type(value: object, kind: type) -> bool:
+    """Return whether a value has exactly this type; an int must not be negative."""
     return type(value) is kind and (not isinstance(value, int) or value >= 0)
 
 

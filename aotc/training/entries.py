@@ -20,7 +20,7 @@ Kind = Literal["train-step", "infer"]
 def choose(
     manifest: Manifest, name: str | None, kind: Kind | None, option: str = "entry"
 ) -> EntryPoint:
-    """The entry `name`, or the only one there is (of this kind, if any is).
+    """Return the entry `name`, or the only entry of a kind; raise if that is ambiguous.
 
     Args:
         manifest: of the bundle.
@@ -47,7 +47,7 @@ def choose(
 
 
 def require_one_device(point: EntryPoint, what_for: str, hint: str) -> None:
-    """Refuse an entry of several devices.
+    """Raise if an entry is computed by several devices.
 
     Args:
         point: the entry.
@@ -67,7 +67,7 @@ def require_one_device(point: EntryPoint, what_for: str, hint: str) -> None:
 
 
 def require_one_rank(point: EntryPoint, ranks: int, hint: str) -> None:
-    """Refuse several ranks for an entry of one device.
+    """Raise if several ranks run an entry that one device computes.
 
     Args:
         point: the entry.
@@ -87,7 +87,7 @@ def require_one_rank(point: EntryPoint, ranks: int, hint: str) -> None:
 
 
 def call(model: Model, point: EntryPoint, inputs: Mapping[str, object]) -> list[Array]:
-    """The outputs of an entry, in the order of the manifest.
+    """Call an entry with inputs by name; return its outputs in the manifest's order.
 
     Args:
         model: the loaded model.
@@ -102,12 +102,12 @@ def call(model: Model, point: EntryPoint, inputs: Mapping[str, object]) -> list[
 
 
 def source_file(model: Model) -> str:
-    """The name of the file that the model was built from."""
+    """Return the name of the file that the model was built from."""
     return str(model.manifest.data.get("source", {}).get("file", "MODEL"))
 
 
 def nan_search(model: Model, name: str, folder: Path | None) -> str:
-    """Return the command that finds the op behind a NaN, for a hint.
+    """Return the command line that finds the op behind a NaN, for a hint.
 
     Args:
         model: the loaded model.

@@ -12,7 +12,7 @@ from aotc.training.entries import Array
 
 @dataclass(frozen=True)
 class Step:
-    """A step: one call of the entry, with one batch.
+    """The metrics and result of one training step.
 
     Args:
         step: its number, from 1; a resumed loop counts on.
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Validated:
-    """Means of an entry's outputs on other data, between two steps.
+    """The mean outputs of one validation, made between two training steps.
 
     Args:
         step: after which; counts from 1.

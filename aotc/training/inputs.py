@@ -32,12 +32,12 @@ def are_whole_arrays(data: Data) -> bool:
 
 
 def place_of(data: Data) -> str | None:
-    """Return the path of data for errors; None for those in memory."""
+    """Return the path of data that are a file, for errors; None for data in memory."""
     return os.fspath(data) if isinstance(data, str | os.PathLike) else None
 
 
 def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """The array of each input by name, with the same number of rows in all of them.
+    """Return an array for each input by name, all with the same number of rows.
 
     Args:
         data: the path of an .npz or .safetensors file, a mapping of arrays, or one
@@ -68,7 +68,7 @@ def arrays_for(data: Data, leaves: Sequence[Leaf]) -> dict[str, Array]:
 
 
 def values_for(data: object, leaves: Sequence[Leaf]) -> dict[str, object]:
-    """Return the data in memory for each input, by name.
+    """Return the in-memory data for each input, by name.
 
     Raises:
         InputError: `missing-input`, or `input-structure` if they have no names.
@@ -81,7 +81,7 @@ def values_for(data: object, leaves: Sequence[Leaf]) -> dict[str, object]:
 
 
 def constants_for(constants: object, leaves: Sequence[Leaf]) -> dict[str, object]:
-    """The values of those inputs that `constants` name.
+    """Return the values of `constants` by input name; raise for unknown names.
 
     Raises:
         InputError: `unknown-input`, or `input-structure` if they have no names.
@@ -103,7 +103,7 @@ def constants_for(constants: object, leaves: Sequence[Leaf]) -> dict[str, object
 def _pick_by_name(
     given: object, wanted: Collection[str]
 ) -> tuple[dict[str, object], Sequence[str]]:
-    """The values with the names that are wanted, and the names of others."""
+    """Return the values whose dotted names are wanted, and the names of all others."""
     if not isinstance(given, Mapping):
         raise InputError(
             "input-structure",
@@ -123,6 +123,7 @@ def _collect(
     found: dict[str, object],
     others: list[str],
 ) -> None:
+    """Add wanted values of a nested container to `found`, other names to `others`."""
     # Values that nobody wants are not touched: a mapping may read them from a disk.
     for key in _keys(container):
         name = f"{prefix}{key}"
@@ -136,6 +137,7 @@ def _collect(
 
 
 def _keys(container: object) -> Iterator[object]:
+    """Return an iterator over a container's keys or indices; none for other values."""
     if isinstance(container, Mapping):
         return iter(container)
     return iter(range(len(container)) if isinstance(container, list | tuple) else ())
@@ -147,6 +149,7 @@ def _require_all(
     leaves: Sequence[Leaf],
     where: str | None,
 ) -> None:
+    """Raise if there is no value for some input."""
     missing = [leaf.name for leaf in leaves if leaf.name not in found]
     if missing:
         raise InputError(
@@ -163,7 +166,9 @@ def _require_all(
 
 
 def _array(value: object, leaf: Leaf) -> Array:
-    """A value as an array, unless that would change it."""
+    """Convert a value to an array of an input's dtype; raise if that would change
+    it.
+    """
     if not hasattr(value, "__array__"):
         raise InputError(
             "input-type",
@@ -181,7 +186,7 @@ def _array(value: object, leaf: Leaf) -> Array:
 
 
 def _check(array: Array, leaf: Leaf, where: str | None) -> None:
-    """Refuse an array whose rows do not fit the input, as a call would."""
+    """Raise if an array's dtype or row shape does not fit the input."""
     wanted: tuple[Any, ...] = leaf.shape[1:]
     dtype = dtypes.to_numpy(leaf.dtype)
     hint = None
@@ -211,7 +216,7 @@ def _check(array: Array, leaf: Leaf, where: str | None) -> None:
 
 
 def _read(file: Path, leaves: Sequence[Leaf]) -> dict[str, Array]:
-    """Read an array of the file for each input."""
+    """Read an array for each input from an .npz or .safetensors file."""
     stored = open_arrays(file, "data")
     found = {x.name: stored.copy(x.name) for x in leaves if x.name in stored}
     _require_all(found, [*stored], leaves, str(file))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM ended a loop in order: after a whole step, checkpoint written.
+    """Raised when Ctrl-C or SIGTERM ended a loop in order, after a whole step.
 
     Args:
         signal: which of the two.
@@ -27,7 +27,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """A block that notes the first signal, and ends the work at the second.
+    """A context in which the first signal is recorded, and the second one interrupts.
 
     Processes that work together end together: `settle` makes what one of them has
     received the `ending` of all.
@@ -52,7 +52,7 @@ class Interrupts:
             handler = signal.getsignal(number)
             if handler not in (signal.SIG_IGN, None):  # None: not Python's
                 self._before[number] = handler
-                signal.signal(number, self._note)
+                signal.signal(number, self._record_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -61,17 +61,16 @@ class Interrupts:
 
     @property
     def ending(self) -> signal.Signals | None:
-        """The signal that ends the work."""
+        """The signal that ends the loop; None while it goes on."""
         return self.received if self._agree is None else self._agreed
 
     def settle(self) -> None:
-        """Agree with other processes, which do the same now, on the signal that ends
-        the work.
-        """
+        """Agree with the other ranks on a signal that ends the loop on all of them."""
         if self._agree is not None:
             number = self._agree(int(self.received or 0))
             self._agreed = signal.Signals(number) if number else None
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record_signal(self, number: int, frame: FrameType | None) -> None:
+        """Record the signal and restore the former handlers."""
         self.received = signal.Signals(number)
         self.__exit__()

@@ -50,7 +50,7 @@ def fit(
     allow_nan: bool = False,
     on_step: OnStep | None = None,
 ) -> History:
-    """Train a model: call its training step with one batch of the data after the other.
+    """Train a model by calling its training step with one batch of data after another.
 
         model = aotc.load("digits-1.0.0.aotc")
         history = training.fit(model, {"images": x, "labels": y}, epochs=5)
@@ -153,7 +153,7 @@ def fit(
 
 
 class _TrainingLoop:
-    """The steps of a run and their records."""
+    """Runs the steps, validations and checkpoints of a training."""
 
     def __init__(
         self,
@@ -175,7 +175,9 @@ class _TrainingLoop:
         self._at: Position
 
     def run(self, start: Position) -> None:
-        """Run all steps from `start` on, or those until a signal."""
+        """Run all steps from `start` on, until the last or a signal; save after a lost
+        rank.
+        """
         self._at = start
         try:
             self._run(start)
@@ -185,7 +187,7 @@ class _TrainingLoop:
             raise
 
     def history(self, start: Position, checkpoints: CheckpointFolder | None) -> History:
-        """Return how far the run is that began at `start`, and what it measured."""
+        """Return the history of a run that began at `start`, up to now."""
         end, validator = self._at, self._validator
         return History(
             entry=end.entry,
@@ -203,6 +205,7 @@ class _TrainingLoop:
         )
 
     def _run(self, start: Position) -> None:
+        """Run steps with validations and checkpoints until the loop is over."""
         at = start
         self._validate(at)  # a signal may have ended the one after this step
         self._signals.settle()
@@ -223,6 +226,7 @@ class _TrainingLoop:
             self._writer.save(at)
 
     def _step(self, at: Position, batch: Mapping[str, object]) -> Position:
+        """Run one training step; return the position after it."""
         number, epoch = at.step + 1, self._batches.epoch(at.step) + 1
         try:
             self._steps.run(number, epoch, batch, self._writer.search_from())
@@ -231,7 +235,7 @@ class _TrainingLoop:
         return replace(at, step=number, epoch=self._batches.epoch(number))
 
     def _validate(self, at: Position) -> None:
-        """Validate if a validation is due after this step."""
+        """Run a validation if one is due after this step."""
         if self._validator is None or not self._validator.is_due(at):
             return
         epoch = self._batches.epoch(at.step - 1) + 1
@@ -241,7 +245,7 @@ class _TrainingLoop:
             self._signals.received = stop.signal
 
     def _is_over(self) -> bool:
-        """Return whether a signal or the validations end the loop."""
+        """Return whether a signal or the validations have ended the loop."""
         is_early = self._validator is not None and self._validator.is_over
         return is_early or self._signals.ending is not None
 
@@ -250,6 +254,7 @@ class _TrainingLoop:
 
 
 def _require_training(point: EntryPoint) -> None:
+    """Raise unless an entry updates a state."""
     if not point.updates:
         raise InputError(
             "usage",
@@ -263,7 +268,7 @@ def _folders(
     resume: str | os.PathLike[str] | None,
     every: int | None,
 ) -> tuple[Path | None, Path | None]:
-    """Choose the folder to keep checkpoints in, and the folder to resume from."""
+    """Return the folder to write checkpoints to, and the one to resume from."""
     words = wording.current()
     resumed = None if resume is None else Path(resume)
     kept_in = resumed if checkpoint is None else Path(checkpoint)
@@ -281,7 +286,9 @@ def _batches(
     before: Position | None,
     devices: int,
 ) -> Batches:
-    """Make the data's batches, as before the checkpoint unless told otherwise."""
+    """Return the batches of the data, with a resumed checkpoint's size and seed by
+    default.
+    """
     if before and inputs.are_whole_arrays(data):
         batch_size = before.batch_size or None if batch_size is None else batch_size
         seed = before.seed if seed is None else seed
@@ -295,7 +302,9 @@ def _validator(
     resumed: Path | None,
     allow_nan: bool,
 ) -> Validator | None:
-    """Make the validator, from the state that a checkpoint has."""
+    """Return the validator, with progress from the resumed checkpoint; None without
+    one.
+    """
     if asked is None:
         return None
     if not replicas.writes:  # the first rank keeps the best states
@@ -309,7 +318,9 @@ def _validator(
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:
-    """Return the last step: after one epoch by default, None for a whole stream."""
+    """Return the number of the last step: one epoch by default, None for a whole
+    stream.
+    """
     if batches.per_epoch is None:
         if epochs not in (None, 1):
             raise InputError(
@@ -333,7 +344,7 @@ def _start(
     *,
     kept: bool,
 ) -> Position:
-    """Return the loop's first position: the first step, or the checkpoint's."""
+    """Return the loop's first position; raise if a checkpoint has other settings."""
     digest = batches.digest() if kept else ""
     fresh = Position(point.name, batches.seed, batches.size, digest, 0, 0)
     if before is None:
@@ -354,6 +365,7 @@ def _start(
 
 
 def _setting_text(field: str, value: object) -> object:
+    """Return a setting's value as shown in messages."""
     own = field == "batch_size" and value == 0
     return "batches of your own" if own else value
 
@@ -365,6 +377,7 @@ def _make_checkpoints(
     every: int | None,
     allow_nan: bool,
 ) -> CheckpointFolder | None:
+    """Return the checkpoint folder to write to; None without one."""
     if kept_in is None:
         return None
     own = resumed is not None and kept_in.resolve() == resumed.resolve()

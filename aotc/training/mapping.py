@@ -39,7 +39,7 @@ def map_batches(
     collect: bool = True,
     on_step: OnStep | None = None,
 ) -> Any:
-    """Call an entry that updates no state with all rows, and put its results together.
+    """Call an entry that updates no state on all rows; return the joined results.
 
         probabilities = training.map_batches(model, {"x": images}, batch_size=64)
 
@@ -99,7 +99,7 @@ def map_with_history(
     collect: bool,
     on_step: OnStep | None,
 ) -> tuple[Any, History]:
-    """Map batches; return the results of `map_batches` and the history of steps."""
+    """Call an entry as `map_batches`; return its results and the history of steps."""
     require_whole(1, steps=steps, batch_size=batch_size)
     loop = RowLoop.prepare(
         model,
@@ -118,7 +118,7 @@ def map_with_history(
 
 @dataclass(frozen=True)
 class RowLoop:
-    """An entry that updates no state, and the rows to call it with.
+    """A loop that calls an entry without state updates on batches of rows.
 
     Args:
         model: the loaded model.
@@ -148,7 +148,7 @@ class RowLoop:
         batch_size: int | None,
         prefix: str = "",
     ) -> RowLoop:
-        """Choose the entry and read the data.
+        """Choose the entry and read the data; return the loop.
 
         Args:
             model: the loaded model.
@@ -181,7 +181,7 @@ class RowLoop:
 
     @property
     def measured_outputs(self) -> list[str]:
-        """The outputs with a number for each batch or row, of which there are means."""
+        """Names of the outputs with one number per batch or row, which are averaged."""
         return [
             leaf.name
             for leaf in self.point.outputs
@@ -189,7 +189,7 @@ class RowLoop:
         ]
 
     def require_fit(self) -> None:
-        """Hold the first batch and the constants to the contract, and call nothing.
+        """Raise if the first batch or the constants break the entry's contract.
 
         Batches of the user's own are left alone, as they are drawn once for each pass.
 
@@ -257,11 +257,12 @@ class RowLoop:
 
 
 def _rows_of(batch: Mapping[str, Any]) -> int:
-    """Count the rows of a batch; 1 where no input has any."""
+    """Return the number of rows of a batch; 1 if no input has any."""
     return next((len(x) for x in batch.values() if np.ndim(x)), 1)
 
 
 def _require_inference(point: EntryPoint) -> None:
+    """Raise if an entry updates a state."""
     if point.updates:
         raise InputError(
             "usage",
@@ -277,7 +278,7 @@ def _require_even(
     sizes: set[int | str],
     steps_option: str,
 ) -> None:
-    """Refuse a smaller last batch where the entry, or an output, does not take one."""
+    """Raise for a smaller last batch that the entry or an output cannot take."""
     short = batches.rows % batches.size
     if not short or total != batches.per_epoch:
         return
@@ -303,20 +304,21 @@ def _require_even(
 
 
 def is_by_row(leaf: Leaf, sizes: set[int | str]) -> bool:
-    """Return whether an output has a row for each row of a batch."""
+    """Return whether an output's first axis is the rows of the batch."""
     return bool(leaf.shape) and leaf.shape[0] in sizes
 
 
 def _joined_result(
     point: EntryPoint, steps: Sequence[Sequence[Array]], sizes: set[int | str]
 ) -> object:
-    """The outputs of all steps, put together in the structure of the result."""
+    """Return the outputs of all steps, joined, in the structure of the result."""
     columns = zip(point.outputs, zip(*steps, strict=True), strict=True)
     joined = [_join(leaf, arrays, sizes) for leaf, arrays in columns]
     return trees.builder(point.result)(joined)
 
 
 def _join(leaf: Leaf, arrays: Sequence[Array], sizes: set[int | str]) -> Array:
+    """Concatenate an output's arrays over the steps if it has rows; else stack them."""
     if is_by_row(leaf, sizes):
         return np.concatenate(arrays)
     shapes = {array.shape for array in arrays}

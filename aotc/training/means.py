@@ -10,7 +10,7 @@ from aotc.training.entries import Array
 
 
 class Means:
-    """The means of some outputs over all rows so far.
+    """Running means over rows of some outputs.
 
     An output without dimensions is taken for the mean of its batch, and counts as often
     as that has rows; one with a number for each row counts row by row.
@@ -24,7 +24,7 @@ class Means:
         self._sums = dict.fromkeys(names, 0.0)
 
     def add(self, rows: int, outputs: Mapping[str, Array]) -> None:
-        """Add the outputs of a batch of so many rows."""
+        """Add the outputs of a batch with `rows` rows."""
         self.rows += rows
         for name in self._sums:
             array = np.asarray(outputs[name])
@@ -32,7 +32,7 @@ class Means:
             self._sums[name] += float(values.sum() if array.ndim else values * rows)
 
     def values(self) -> dict[str, float]:
-        """The mean of each; nothing where there were no rows."""
+        """Return the mean of each output; empty without rows."""
         if not self.rows:
             return {}
         return {name: total / self.rows for name, total in self._sums.items()}

@@ -27,7 +27,7 @@ from aotc.training.history import Validated
 
 
 def scalars(outputs: Mapping[str, Array]) -> JsonObject:
-    """Return the metrics of an entry: its scalar outputs, as Python numbers."""
+    """Return an entry's scalar outputs (its metrics) as Python numbers by name."""
     return {
         name: python_numbers(array)
         for name, array in outputs.items()
@@ -36,7 +36,9 @@ def scalars(outputs: Mapping[str, Array]) -> JsonObject:
 
 
 def not_finite(metrics: Mapping[str, object]) -> str | None:
-    """The first of the metrics that is not a number or infinite."""
+    """Return the name of the first metric that is NaN or infinite; None if all are
+    finite.
+    """
     for name, value in metrics.items():
         if isinstance(value, float) and not math.isfinite(value):
             return name
@@ -44,7 +46,7 @@ def not_finite(metrics: Mapping[str, object]) -> str | None:
 
 
 class MetricsLog:
-    """Writes records; without a file it does nothing.
+    """Writes metrics as JSON lines to a file; does nothing without a file.
 
     Args:
         file: to add the records to, without a buffer: each is there at once, for
@@ -57,7 +59,7 @@ class MetricsLog:
         self.seconds = seconds
 
     def write(self, record: Mapping[str, object]) -> None:
-        """Write a record as a line.
+        """Write one record as a JSON line.
 
         Raises:
             SetupError: `cannot-write`.
@@ -80,7 +82,7 @@ class MetricsLog:
         )
 
     def validation(self, found: Validated, seconds: float) -> None:
-        """Write the means of a validation between two steps."""
+        """Write the means of a validation."""
         self.write(
             {
                 "step": found.step,
@@ -91,7 +93,7 @@ class MetricsLog:
         )
 
     def sync(self) -> None:
-        """Wait until the records are on the disk."""
+        """Wait until the records are on disk."""
         if self._file:
             with _writing(str(self._file.name)):
                 os.fsync(self._file.fileno())
@@ -101,7 +103,7 @@ class MetricsLog:
 def open_log(
     file: str | os.PathLike[str] | None, resumed_at: int | None
 ) -> Iterator[MetricsLog]:
-    """Open the log in `file`: a new one, or a resumed run's cut to its step.
+    """Open a metrics file; for a resumed run, drop records after its step.
 
     Args:
         file: None for a log that writes nothing.
@@ -131,6 +133,7 @@ def open_log(
 
 @contextmanager
 def _writing(path: str) -> Iterator[None]:
+    """Turn `OSError` within the context into an error about the metrics file."""
     try:
         yield
     except OSError as error:
@@ -140,8 +143,8 @@ def _writing(path: str) -> Iterator[None]:
 def _earlier_run(
     file: BinaryIO, path: Path, resumed_at: int | None
 ) -> tuple[int, float]:
-    """Return the size of an earlier run's records to keep, and the time of its
-    steps.
+    """Return how many bytes of an earlier run's records to keep, and their last
+    time.
     """
     file.seek(0)
     size, seconds = 0, 0.0
@@ -166,7 +169,7 @@ def _earlier_run(
 
 
 def _time(line: bytes) -> tuple[int, float] | None:
-    """The step of a record, and the seconds until then."""
+    """Return step and seconds of a JSON record; None if the line is none."""
     try:
         record = json.loads(line)
         return int(record["step"]), float(record["seconds"])

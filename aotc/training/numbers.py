@@ -9,7 +9,7 @@ from aotc.training import wording
 
 
 def require_whole(least: int, **numbers: int | None) -> None:
-    """Refuse arguments that are no whole numbers, or below `least`.
+    """Raise for arguments that are not integers of at least `least`.
 
     Raises:
         InputError: `bad-number`.
@@ -24,6 +24,7 @@ def require_whole(least: int, **numbers: int | None) -> None:
 
 
 def _is_whole(number: int, least: int) -> bool:
+    """Return whether a value is an int, no bool, and at least `least`."""
     try:
         return index(number) >= least
     except TypeError:

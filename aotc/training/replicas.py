@@ -22,7 +22,7 @@ _AXIS = "data"  # of devices that a batch is divided among
 
 
 class Replicas:
-    """The devices of this process, and the agreement of the ranks of its group.
+    """The devices that train copies of one model, here and on the other ranks.
 
     Args:
         models: of the devices of this process.
@@ -55,23 +55,23 @@ class Replicas:
 
     @property
     def model(self) -> Model:
-        """The model of the first device here; the others have equal states."""
+        """The model of this process's first device; all devices have equal states."""
         return self._models.first
 
     @property
     def writes(self) -> bool:
-        """Return whether this process writes files: the first of its group does."""
+        """Return whether this process is the one that writes files: rank 0."""
         return self._group.rank == 0
 
     @property
     def is_shared(self) -> bool:
-        """Return whether other processes train the same states."""
+        """Return whether other processes train copies of the same states."""
         return self._group.size > 1
 
     def call(
         self, constants: Mapping[str, object], batch: Mapping[str, object]
     ) -> list[Array]:
-        """Do one step; return the outputs on the first device here.
+        """Run one step on all devices; return the outputs of the first device here.
 
         Args:
             constants: inputs that are the same on all devices, by name.
@@ -91,7 +91,7 @@ class Replicas:
         return self._models.call(self._point.name, leaves)[0]
 
     def _rows(self, batch: Mapping[str, Any], number: int) -> dict[str, object]:
-        """Return a device's share of the rows of a batch; scalars are not divided."""
+        """Return a device's slice of the rows of a batch; scalars as they are."""
         found: dict[str, object] = {}
         for name, value in batch.items():
             if not np.ndim(value):
@@ -109,19 +109,19 @@ class Replicas:
         return found
 
     def load_state(self, path: Path) -> None:
-        """Load the states of a file into the models of all devices here."""
+        """Load states from a file into the models of all devices here."""
         self._models.load_state(path)
 
     def wait(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this."""
         self._group.barrier()
 
     def agree(self, number: int) -> int:
-        """Return the greatest of the numbers that the ranks have."""
+        """Return the greatest of the numbers that the ranks pass."""
         return int(self._group.all_reduce(np.array(number, np.int64), "max"))
 
     def require_equal(self, step: int) -> None:
-        """Refuse states that have come to differ between devices.
+        """Raise if states differ between devices after a step.
 
         Raises:
             InputError: `states-differ`.
@@ -131,13 +131,13 @@ class Replicas:
         require_equal_states(self._models, f"after step {step}")
 
     def is_first_left(self) -> bool:
-        """Return whether no rank before this one is left."""
+        """Return whether all ranks before this one are lost."""
         lost = self._group.engine.lost_ranks()
         return all(rank in lost for rank in range(self._group.rank))
 
 
 def require_equal_states(models: DeviceModels, when: str) -> None:
-    """Refuse states that differ between the devices of a group; its ranks all ask.
+    """Raise if states differ between the devices of a group; all ranks must call it.
 
     Args:
         models: of the devices of this process.
@@ -163,7 +163,7 @@ def require_equal_states(models: DeviceModels, when: str) -> None:
 
 
 def _digests(model: Model) -> dict[str, str]:
-    """Return the digest of each leaf of the states, by its name."""
+    """Return the digest of each leaf of a model's states, by name."""
     found = {}
     for state in model.manifest.states.values():
         leaves = trees.flatten(state.tree, model.read_state(state.name))

@@ -24,7 +24,7 @@ OnStep = Callable[[Step], object]
 
 
 class StepRunner:
-    """Runs the steps of a loop, one after the other.
+    """Runs the steps of a loop one by one and records their metrics.
 
     Args:
         model: the loaded model.
@@ -63,7 +63,7 @@ class StepRunner:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start of the loop, without breaks of resumed runs."""
+        """Seconds of the loop so far, with the time of earlier runs."""
         return perf_counter() - self._began
 
     def run(
@@ -73,7 +73,7 @@ class StepRunner:
         batch: Mapping[str, object],
         checkpoint: Path | None = None,
     ) -> list[Array]:
-        """Run one step; return the entry's outputs in the manifest's order.
+        """Run one step and record its metrics; return the entry's outputs.
 
         Args:
             step: its number, from 1.
@@ -102,13 +102,14 @@ class StepRunner:
         return outputs
 
     def _call(self, batch: Mapping[str, object]) -> list[Array]:
+        """Call the entry with a batch and the constants, on all devices."""
         if self._replicas is not None:
             return self._replicas.call(self._constants, batch)
         given = {**self._constants, **batch}
         return entries.call(self._model, self._point, given)
 
     def metrics(self) -> dict[str, Array]:
-        """The metrics of all steps so far: an array for each, of its output's dtype."""
+        """Return the metrics of all steps so far: an array by name."""
         return {
             leaf.name: np.array(self._measured[leaf.name], dtypes.to_numpy(leaf.dtype))
             for leaf in self._point.outputs
@@ -118,7 +119,7 @@ class StepRunner:
     def _require_finite(
         self, measured: Mapping[str, object], when: str, checkpoint: Path | None
     ) -> None:
-        """Refuse to go on after a metric that makes no sense, unless asked for."""
+        """Raise if a metric is NaN or infinite, unless that is allowed."""
         name = metrics.not_finite(measured)
         if name is None or self._allow_nan:
             return
@@ -134,7 +135,7 @@ class StepRunner:
 
 @contextmanager
 def _errors_of(step: int) -> Iterator[None]:
-    """Name the step, counted from 1, in errors about its arguments or results."""
+    """Add the step's number to errors about its arguments or results."""
     try:
         yield
     except (Finding, InputError) as error:

@@ -26,7 +26,7 @@ _PREFIX = "validate_"  # of the names of arguments in messages (`wording`)
 
 @dataclass(frozen=True)
 class Validation:
-    """The validation that `fit` does between its steps, and its consequences.
+    """Options of the validations that `fit` makes between its steps.
 
         validation = training.Validation({"images": x}, entry="validate", patience=3)
         training.fit(model, data, epochs=50, validation=validation)
@@ -64,7 +64,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class ValidationProgress:
-    """The results of validations so far; a checkpoint keeps them.
+    """The best validation so far and the count since then; saved in checkpoints.
 
     Args:
         entry: that validates.
@@ -88,7 +88,7 @@ class ValidationProgress:
 
     @classmethod
     def from_json(cls, found: JsonObject) -> ValidationProgress:
-        """Read the progress from a checkpoint.
+        """Read the progress from a checkpoint's JSON.
 
         Raises:
             TypeError, ValueError, KeyError: it is something else.
@@ -107,12 +107,12 @@ class ValidationProgress:
         )
 
     def to_json(self) -> JsonObject:
-        """Return the JSON object that a checkpoint holds."""
+        """Return the progress as JSON for a checkpoint."""
         return asdict(self)
 
 
 class Validator:
-    """Runs the validations of a loop.
+    """Runs validations of a training loop and keeps track of the best.
 
     Args:
         model: that is trained.
@@ -164,6 +164,9 @@ class Validator:
         self.done: list[Validated] = []
 
     def _choose_monitor(self) -> str:
+        """Return the name of the output to compare validations by; raise if
+        ambiguous.
+        """
         names, asked = self._loop.measured_outputs, self._asked.monitor
         if asked is None and len(names) == 1:
             return names[0]
@@ -192,8 +195,8 @@ class Validator:
 
     @property
     def best(self) -> Validated | None:
-        """The best validation; one before a resumed run has the monitored mean
-        alone.
+        """The best validation; from before a resume only its monitored mean is
+        known.
         """
         found = self.progress
         if found.best is None:
@@ -205,12 +208,13 @@ class Validator:
         )
 
     def is_due(self, at: Position) -> bool:
-        """Return whether a validation is to follow the step that was done last."""
+        """Return whether a validation is due after the last step."""
         is_new = at.step > self.progress.step
         return is_new and at.step % self._every == 0
 
     def run(self, at: Position, epoch: int, log: MetricsLog, seconds: float) -> None:
-        """Validate, record the result, and save the states if they are the best so far.
+        """Validate, record the results, and save the states if they are the best so
+        far.
 
         Args:
             at: where the loop is.
@@ -230,9 +234,10 @@ class Validator:
         found = Validated(at.step, epoch, means)
         self.done.append(found)
         log.validation(found, seconds)
-        self._note(found)
+        self._record(found)
 
-    def _note(self, found: Validated) -> None:
+    def _record(self, found: Validated) -> None:
+        """Update the progress by a validation; save the states if it is the best."""
         value, before = found.means[self._monitor], self.progress
         if self._is_better(value, before.best):
             self.progress = replace(
@@ -250,6 +255,7 @@ class Validator:
         self.progress = replace(before, step=found.step, without_better=without_better)
 
     def _is_better(self, value: float, best: float | None) -> bool:
+        """Return whether a monitored value is better than the best one."""
         if math.isnan(value):
             return False
         if best is None:
@@ -257,6 +263,7 @@ class Validator:
         return value < best if self._asked.mode == "min" else value > best
 
     def _require_finite(self, means: Mapping[str, float], step: int) -> None:
+        """Raise if a mean is NaN or infinite, unless that is allowed."""
         name = not_finite(means)
         if name is not None and not self._allow_nan:
             words = wording.current()
@@ -269,7 +276,7 @@ class Validator:
 
 
 def _loop_of(model: Model, asked: Validation, batches: Batches) -> RowLoop:
-    """Prepare the validation loop, in batches of the training's size by default."""
+    """Return the loop that validates, with the training's batch size by default."""
 
     def prepare(size: int | None) -> RowLoop:
         return RowLoop.prepare(
@@ -298,7 +305,7 @@ def _loop_of(model: Model, asked: Validation, batches: Batches) -> RowLoop:
 
 
 def _require_same(before: ValidationProgress, asked: ValidationProgress) -> None:
-    """Refuse to compare with validations of another kind, before a checkpoint."""
+    """Raise if a checkpoint's validations monitored something else."""
     for name in ("entry", "monitor", "mode"):
         wanted, got = getattr(before, name), getattr(asked, name)
         if wanted != got:
@@ -312,7 +319,7 @@ def _require_same(before: ValidationProgress, asked: ValidationProgress) -> None
 
 
 def _require_free(file: Path, resumed: ValidationProgress | None) -> None:
-    """Refuse to write over the best states of another run."""
+    """Raise if the file for the best states exists from another run."""
     if resumed is None and file.exists():
         raise InputError(
             "output-exists",

@@ -15,42 +15,40 @@ from typing import Protocol
 
 
 class Wording(Protocol):
-    """The wording of advice to a user."""
+    """Protocol for how hints name options: as Python arguments or on a command line."""
 
     def option(self, name: str, *values: object) -> str:
-        """The argument `name`, with the values to choose from if any are given."""
+        """Return text for the argument `name`, with values to choose from if given."""
 
     def constant(self, name: str) -> str:
-        """Describe how to give the input `name` one value for all steps."""
+        """Return text on how to give the input `name` one value for all steps."""
 
     def load_state(self) -> str:
-        """Describe how to load the states of a file into the model."""
+        """Return text on how to load the states of a file into the model."""
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """Describe how to search `source` for a NaN, from the checkpoint in
-        `folder`.
-        """
+        """Return text on how to search for a NaN, from the checkpoint in `folder`."""
 
 
 class PythonWording:
-    """Arguments of `fit` and `map_batches`."""
+    """Names options as arguments of `fit` and `map_batches`."""
 
     def option(self, name: str, *values: object) -> str:
-        """Return an option as in a call: `seed=0`, `entry='a' or 'b'`."""
+        """Return an argument as Python: `seed=0`, `entry='a' or 'b'`."""
         plain = name.removeprefix("validate_")
         said = f"{plain}={' or '.join(map(repr, values))}" if values else plain
         return said if plain == name else f"Validation({said})"
 
     def constant(self, name: str) -> str:
-        """Write how to pass an element of `constants`."""
+        """Return Python text for an element of `constants`."""
         return f"constants={{{name!r}: VALUE}}"
 
     def load_state(self) -> str:
-        """Return the call of the model's method."""
+        """Return the Python call that loads states."""
         return "model.load_state(FILE)"
 
     def find_nan(self, source: str, folder: Path | None) -> str:
-        """Write the command that finds NaN, as only the command searches."""
+        """Return the command line that finds a NaN, as Python has no call for it."""
         resume = f"--resume {folder} " if folder else ""
         return f"aotc run BUNDLE --loop DATA {resume}--find-nan {source}"
 
@@ -60,13 +58,13 @@ _current: ContextVar[Wording] = ContextVar("wording")
 
 
 def current() -> Wording:
-    """Return the wording of the current caller."""
+    """Return the wording that messages use now."""
     return _current.get(_PYTHON)
 
 
 @contextmanager
 def use_wording(wording: Wording) -> Iterator[None]:
-    """Make messages use `wording` within this block."""
+    """Use `wording` in messages within the context."""
     before = _current.set(wording)
     try:
         yield

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class _DtypeVariants:
-    """A value in the dtypes it was wanted in, which are those of the scope around.
+    """A value converted on demand to the cheaper dtype or its original one; cached.
 
     Args:
         dtype: of the value in the function as it is written.
@@ -45,7 +45,7 @@ class _DtypeVariants:
         return self._known[wanted]
 
     def _converted(self, dtype: str) -> Array:
-        """The value in another dtype; what constants alone decide stays finite."""
+        """Return the value in another dtype; constants stay finite."""
         known = self._primal._known
         if known is None or self.kind != FOLLOWS:
             return astype(self._primal, dtype)
@@ -54,12 +54,14 @@ class _DtypeVariants:
 
 @dataclass(eq=False)
 class Cheaper(Executing):
-    """Ops compute in the float dtype `compute` where that does little harm."""
+    """A scope in which ops compute in a cheaper float dtype where that is safe."""
 
     compute: str
 
     def wrap(self, dtype: str, primal: Array, kind: str) -> Array:
-        """A value of the scope around as one that was written as `dtype`."""
+        """Return an array of the outer scope as one of this scope, declared as
+        `dtype`.
+        """
         known = None
         if primal._known is not None:
             known = primal._known.astype(dtypes.to_numpy(dtype), copy=False)
@@ -68,7 +70,9 @@ class Cheaper(Executing):
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """The results of an op."""
+        """Compute an op in the cheaper dtype where its kind allows; return the
+        results.
+        """
         given = [self._variants(array) for array in operands]
         kind = kind_of(OPS[name], given, self.compute)
         with context():
@@ -80,16 +84,17 @@ class Cheaper(Executing):
         return [self.wrap(tensor.dtype, array, kind) for tensor, array in pairs]
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """The results of a function with a rule of its own, which keeps its dtypes."""
+        """Call a function with custom rules, in its own dtypes; return the results."""
         found = self._call_outside(custom, [self.wide(array) for array in arrays])
         return [self.wrap(array.dtype, array, LOW) for array in found]
 
     def wide(self, array: Array) -> Array:
-        """An array in the scope around, in the dtype that it was written as."""
+        """Return an array of this scope in the outer scope, in its declared dtype."""
         with enter_scope(self.parent):
             return self._variants(array).read(WIDE, self.compute)
 
     def _variants(self, array: Array) -> _DtypeVariants:
+        """Return the dtype variants of an array of this or the outer scope."""
         if array._trace is self:
             found: _DtypeVariants = array._value
             return found
@@ -101,7 +106,7 @@ class Cheaper(Executing):
 def executed_in(
     compute: str, function: Callable[..., Result], *args: object, **kwargs: object
 ) -> Result:
-    """The result of a function, computed in the dtype `compute` where it may be."""
+    """Call a function with ops computed in the dtype `compute` where that is safe."""
     leaves, structure = flatten((args, kwargs))
     arrays = [lift(leaf) for leaf in leaves]
     scope = Cheaper(compute)

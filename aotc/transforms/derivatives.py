@@ -28,7 +28,7 @@ Each = TypeVar("Each")
 def grad(
     function: Callable[..., object], argnums: Positions = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """The gradient of a function with a scalar result; see `value_and_grad`.
+    """Return a function that gives the gradient of a function with a scalar result.
 
     Returns:
         A function of the same arguments that returns the gradient, or with `has_aux`
@@ -46,7 +46,7 @@ def grad(
 def value_and_grad(
     function: Callable[..., object], argnums: Positions = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """The value of a function with a scalar result, and its gradient.
+    """Return a function that gives value and gradient of one with a scalar result.
 
     Args:
         function: returns a float scalar, or (scalar, anything) with `has_aux`.
@@ -85,7 +85,8 @@ def value_and_grad(
 def vjp(
     function: Callable[..., Result], *primals: PyTree
 ) -> tuple[Result, Callable[[PyTree], tuple[Any, ...]]]:
-    """The result of a function, and the product of cotangents with its Jacobian.
+    """Return a function's result, and the function from cotangents to argument
+    gradients.
 
     Args:
         function: of pytrees of arrays; only float leaves have cotangents.
@@ -118,7 +119,7 @@ def jvp(
     primals: Sequence[PyTree],
     tangents: Sequence[PyTree],
 ) -> tuple[Result, Result]:
-    """The result of a function, and how it changes along `tangents`.
+    """Return a function's result, and its directional derivative along `tangents`.
 
     Args:
         function: of pytrees of arrays.
@@ -137,7 +138,7 @@ def jvp(
 def linearize(
     function: Callable[..., object], *primals: PyTree
 ) -> tuple[object, Callable[..., object]]:
-    """The result of a function, and the linear function that it is near `primals`.
+    """Return a function's result, and its linear approximation at `primals`.
 
     Args:
         function: of pytrees of arrays.
@@ -156,7 +157,7 @@ def hvp(
     primals: Sequence[PyTree],
     tangents: Sequence[PyTree],
 ) -> tuple[Any, ...]:
-    """The product of the Hessian of a function with a scalar result and a vector.
+    """Return the product of a scalar function's Hessian and a vector.
 
     By forward mode over reverse mode, so at a few times the cost of the function and
     without the matrix (Pearlmutter, "Fast exact multiplication by the Hessian", 1994).
@@ -175,7 +176,7 @@ def hvp(
 
 
 def _pushed_forward(traced: Function, tangents: tuple[object, ...]) -> tuple[Any, Any]:
-    """The result of a traced function, and its tangent."""
+    """Return the result of a traced function and its tangent."""
     given = _tangents(traced, tangents)
     derived = Jvp(traced.body.name, tuple(given))
     values, found = traced.apply(derived, list(given.values()))
@@ -191,9 +192,7 @@ def _pushed_forward(traced: Function, tangents: tuple[object, ...]) -> tuple[Any
 
 
 def _as_tuple(name: str, values: Sequence[Each]) -> tuple[Each, ...]:
-    """Return one value for each argument; refuse an array, which would be a list of
-    rows.
-    """
+    """Return a tuple with a value for each argument; raise for an array."""
     if not isinstance(values, (tuple, list)):
         fail(
             "bad-argument",
@@ -205,7 +204,7 @@ def _as_tuple(name: str, values: Sequence[Each]) -> tuple[Each, ...]:
 
 
 def _positions(count: int, argnums: Positions) -> list[int]:
-    """The numbers of the arguments to differentiate by, counted from the front."""
+    """Return the argument indices to differentiate by, counted from the front."""
     wanted = [argnums] if isinstance(argnums, int) else list(argnums)
     wrong = [position for position in wanted if not -count <= position < count]
     if wrong or len({position % count for position in wanted}) != len(wanted):
@@ -222,7 +221,7 @@ def _positions(count: int, argnums: Positions) -> list[int]:
 def float_leaves_in(
     structure: Structure, leaves: Sequence[object], argnums: Positions
 ) -> tuple[int, ...]:
-    """The numbers of the leaves of the arguments in `argnums`, which must be floats.
+    """Return the leaf indices of the arguments `argnums`; raise if one is no float.
 
     Args:
         structure: the form of (args, kwargs).
@@ -250,7 +249,7 @@ def float_leaves_in(
 def by_argument(
     arguments: Structure, argnums: Positions, grads: Sequence[Array]
 ) -> PyTree:
-    """The gradients in the form of the arguments that they belong to."""
+    """Return gradients of leaves in the structure of their arguments."""
     parts, first = [], 0
     for position in _positions(len(arguments.children), argnums):
         child = arguments.children[position]
@@ -267,6 +266,7 @@ def _seed(index: int, output: Array) -> Array:
 def _require_scalar(
     function: Callable[..., object], result: object, has_aux: bool
 ) -> None:
+    """Raise unless a function's result is a float scalar."""
     name, scalar = function_name(function), result
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
@@ -292,7 +292,9 @@ def _require_scalar(
 
 
 def _matching(what: str, traced: Function, tree: PyTree) -> list[Array]:
-    """The leaves of `tree`, in the form of a function's result, for its floats."""
+    """Return the leaves of `tree` that match the float leaves of a function's
+    result.
+    """
     form, outputs = traced.body.tree, traced.body.outputs
     leaves, names = leaves_like(f"{what}s", form, tree), leaf_names(form)
     return [
@@ -303,7 +305,7 @@ def _matching(what: str, traced: Function, tree: PyTree) -> list[Array]:
 
 
 def _tangents(traced: Function, tangents: tuple[object, ...]) -> dict[int, Array]:
-    """The tangents of the float leaves of the arguments, by number."""
+    """Return the tangents of float argument leaves by leaf index."""
     arguments = traced.structure.children[0]
     leaves = leaves_like("tangents", arguments, tangents)
     names = leaf_names(arguments)
@@ -325,7 +327,9 @@ def _tangents(traced: Function, tangents: tuple[object, ...]) -> dict[int, Array
 
 
 def _like(what: str, leaf: object, expected: Array) -> Array:
-    """`leaf` as an array of the type of `expected`; None means zeros."""
+    """Return `leaf` as an array; raise unless it has the type of `expected`. None is
+    zeros.
+    """
     if leaf is None:
         return full(expected.shape, 0.0, expected.dtype)
     array = lift(leaf, expected.dtype)

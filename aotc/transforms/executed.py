@@ -23,7 +23,7 @@ from aotc.transforms.tape_sweeps import pulled_back, pushed_forward
 
 @dataclass(frozen=True)
 class ExecutedBody:
-    """A function that has run: its flat outputs, and the form of its result.
+    """The outputs of a function that was executed eagerly, and their structure.
 
     Args:
         name: that derivatives of it are asked for by.
@@ -37,7 +37,7 @@ class ExecutedBody:
 
 
 class Executed:
-    """A function executed on its arguments.
+    """A function executed eagerly on its arguments and recorded on a tape.
 
     Args:
         function: of pytrees of arrays.
@@ -74,9 +74,7 @@ class Executed:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """Return the outputs of a transformed function: the body's own, and the
-        added ones.
-        """
+        """Return the function's outputs, and those of its derivative by the tape."""
         smooth = [y for y in self._outputs if dtypes.is_float(y.primal.dtype)]
         assert isinstance(derived, (Vjp, Jvp))
         wrt = [self._inputs[number] for number in derived.wrt]

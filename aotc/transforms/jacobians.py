@@ -27,7 +27,7 @@ Rows = Callable[[Function, tuple[int, ...]], list[list[Array]]]
 def jacrev(
     function: Callable[..., object], argnums: Positions = 0
 ) -> Callable[..., object]:
-    """The Jacobian by reverse mode: one backward pass for each element of the result.
+    """Return a function that gives the Jacobian, by a reverse pass per result element.
 
     Args:
         function: of pytrees of arrays; its result is a pytree of float arrays.
@@ -44,7 +44,8 @@ def jacrev(
 def jacfwd(
     function: Callable[..., object], argnums: Positions = 0
 ) -> Callable[..., object]:
-    """The Jacobian by forward mode: one pass for each element of the arguments.
+    """Return a function that gives the Jacobian, by a forward pass per argument
+    element.
 
     Takes and returns what `jacrev` does.
     """
@@ -54,7 +55,8 @@ def jacfwd(
 def hessian(
     function: Callable[..., object], argnums: Positions = 0
 ) -> Callable[..., object]:
-    """The second derivatives of a function, by forward mode over reverse mode.
+    """Return a function that gives the second derivatives, by forward over reverse
+    mode.
 
     Takes what `jacrev` does, and returns its form within its form.
     """
@@ -64,6 +66,8 @@ def hessian(
 def _jacobian(
     name: str, function: Callable[..., object], argnums: Positions, rows: Rows
 ) -> Callable[..., object]:
+    """Return a function that gives the Jacobian with rows computed by `rows`."""
+
     def wrapper(*args: object, **kwargs: object) -> object:
         leaves, structure = flatten((args, kwargs))
         wrt = float_leaves_in(structure, leaves, argnums)
@@ -122,12 +126,13 @@ def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]
 
 
 def _basis(array: Array) -> Array:
-    """Return the one-hot arrays like `array`, stacked."""
+    """Return all one-hot arrays of the shape of `array`, stacked."""
     count = element_count(array.type.shape)
     return reshape(eye(count, dtype=array.dtype), (count, *array.shape))
 
 
 def _require_float_results(traced: Function) -> None:
+    """Raise if a result leaf is no float."""
     names = leaf_names(traced.body.tree)
     for name, output in zip(names, traced.body.outputs, strict=True):
         if not is_float(output):

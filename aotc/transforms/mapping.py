@@ -25,7 +25,7 @@ def vmap(
     in_axes: MappedAxes = 0,
     out_axes: int = 0,
 ) -> Callable[..., Any]:
-    """Return a function that maps over an axis of its arguments, all at once.
+    """Return a function that maps over an axis of its arguments, vectorized.
 
     Args:
         function: of pytrees of arrays.
@@ -73,7 +73,7 @@ def _looped(
     stacked: Sequence[int],
     size: int,
 ) -> tuple[list[Array], Structure]:
-    """The stacked results of a function for each element, and their form."""
+    """Call a function for each element in a Python loop; return stacked results."""
     rows = CollectedResults(function)
     for number in range(size):
         element = [x[number] if i in stacked else x for i, x in enumerate(arrays)]
@@ -88,6 +88,7 @@ def _looped(
 
 
 def _move_to_out_axis(array: Array, out_axes: int) -> Array:
+    """Move the mapped axis of a result to `out_axes`."""
     if not -array.ndim <= out_axes < array.ndim:
         fail(
             "bad-axis",
@@ -98,7 +99,7 @@ def _move_to_out_axis(array: Array, out_axes: int) -> Array:
 
 
 def _axis_of_each(args: tuple[object, ...], in_axes: MappedAxes) -> list[int | None]:
-    """Return, for each leaf of the arguments, the mapped axis, or None."""
+    """Return the mapped axis of each argument leaf; None for unmapped ones."""
     each: Sequence[int | None] = (
         [in_axes] * len(args)
         if in_axes is None or isinstance(in_axes, int)
@@ -118,7 +119,7 @@ def _axis_of_each(args: tuple[object, ...], in_axes: MappedAxes) -> list[int | N
 
 
 def _stack_size(args: tuple[object, ...], axes: Sequence[int | None]) -> Size:
-    """Return the common size of all mapped axes."""
+    """Return the common size of all mapped axes; raise if they differ."""
     leaves, structure = flatten(args)
     names = leaf_names(structure)
     found: list[tuple[str, Size]] = []

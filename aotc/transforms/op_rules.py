@@ -29,7 +29,7 @@ Key = tuple[tuple[str, object], ...]
 
 @dataclass(frozen=True)
 class RecordedOp:
-    """An op that a rule has written.
+    """An op that a derivative rule has emitted, with numbered operands and results.
 
     Args:
         name: of the op.
@@ -46,7 +46,7 @@ class RecordedOp:
 
 @dataclass(frozen=True)
 class RecordedRule:
-    """The ops that a rule has written; values are numbered, beginning with its inputs.
+    """A derivative rule recorded as a list of ops on numbered values.
 
     Args:
         steps: in order; only those that the outputs need.
@@ -57,7 +57,7 @@ class RecordedRule:
     outputs: Sequence[int | None]
 
     def execute(self, given: Sequence[Array]) -> list[Array | None]:
-        """Compute the rule in the current scope.
+        """Compute the recorded ops on arrays in the current scope; return the outputs.
 
         Args:
             given: operands and results of the op, then cotangents or tangents.
@@ -73,7 +73,7 @@ class RecordedRule:
 def vjp_rule(
     name: str, attributes: Mapping[str, object], operands: Sequence[Tensor]
 ) -> RecordedRule:
-    """Return the rule from cotangents of all float results to those of the operands.
+    """Record an op's VJP rule: from cotangents of results to those of operands.
 
     Raises:
         CompileError: the op has no such rule.
@@ -87,7 +87,8 @@ def jvp_rule(
     operands: Sequence[Tensor],
     moved: Sequence[int],
 ) -> RecordedRule:
-    """Return the rule from tangents of the operands in `moved` to those of the results.
+    """Record an op's JVP rule: from tangents of operands in `moved` to those of
+    results.
 
     Raises:
         CompileError: the op has no such rule.
@@ -96,10 +97,12 @@ def jvp_rule(
 
 
 def _key_of(attributes: Mapping[str, object]) -> Key:
+    """Return an op's attributes as a hashable key."""
     return tuple((name, _hashable(value)) for name, value in attributes.items())
 
 
 def _hashable(value: object) -> object:
+    """Return lists as nested tuples; other values as they are."""
     return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -107,6 +110,7 @@ def _hashable(value: object) -> object:
 def _rule(
     kind: str, name: str, key: Key, types: tuple[Tensor, ...], moved: tuple[int, ...]
 ) -> RecordedRule:
+    """Record a rule of an op with these attributes and operand types; cached."""
     op_class = OPS[name]
     rule = getattr(op_class, kind)
     if isinstance(rule, Reason):
@@ -131,7 +135,7 @@ def _rule(
                 for seed in seeds
             ]
             found = as_tuple(rule(Builder(), op, *given))
-        return _written(block, op, found)
+        return _recorded_rule(block, op, found)
 
 
 def _seeds(
@@ -140,16 +144,16 @@ def _seeds(
     results: Sequence[Tensor],
     moved: Sequence[int],
 ) -> list[Tensor | None]:
-    """Return the types of the rule's arguments beside the op; None for zero."""
+    """Return the types of a rule's tangent or cotangent arguments; None for zero."""
     if kind == "vjp":
         return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
 
 
-def _written(
+def _recorded_rule(
     block: Block, op: Operation, found: Sequence[Value | None]
 ) -> RecordedRule:
-    """Read the ops that a rule has written behind the op, whose results are known."""
+    """Read the ops that a rule emitted into a block behind the op itself."""
     count = len(op.operands)
     arguments = list(block.arguments)
     known = [*arguments[:count], *op.results, *arguments[count:]]
@@ -174,7 +178,7 @@ def _written(
 def _needed(
     steps: Sequence[RecordedOp], outputs: Sequence[int | None]
 ) -> list[RecordedOp]:
-    """The steps that the outputs are made of."""
+    """Return the steps that the outputs depend on, in order."""
     wanted = {number for number in outputs if number is not None}
     kept = []
     for step in reversed(steps):

@@ -19,7 +19,8 @@ Result = TypeVar("Result")
 def mixed_precision(
     function: Callable[P, Result], compute: str = "bf16"
 ) -> Callable[P, Result]:
-    """The function, computed in a cheaper float dtype where that does little harm.
+    """Return the function with ops computed in a cheaper float dtype where that is
+    safe.
 
     Products of matrices, convolutions and attention, and what follows from them, are
     computed in `compute`; exponentials, logarithms, sums and the like in f32: `aotc

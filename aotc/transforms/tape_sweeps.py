@@ -35,7 +35,7 @@ def pulled_back(
     cotangents: Sequence[Array],
     wanted: Sequence[Variable],
 ) -> list[Array]:
-    """The cotangents of the variables in `wanted`, given those of float outputs.
+    """Return the cotangents of `wanted` variables from those of outputs: reverse sweep.
 
     Raises:
         CompileError: an op on the way has no rule; it names the line of the op.
@@ -51,7 +51,7 @@ def pulled_back(
 
 
 def _dependents(nodes: Sequence[Node], roots: Sequence[Variable]) -> set[Variable]:
-    """The float values that depend on `roots` through float values."""
+    """Return the float variables that depend on `roots` through float variables."""
     active = set(roots)
     for node in nodes:
         if any(value in active for value in node.operands):
@@ -62,13 +62,14 @@ def _dependents(nodes: Sequence[Node], roots: Sequence[Variable]) -> set[Variabl
 def _accumulate(
     known: Slopes, active: set[Variable], value: Variable, cotangent: Array
 ) -> None:
+    """Add a cotangent to what is known for an active variable."""
     if value in active:
         before = known.get(value)
         known[value] = cotangent if before is None else emit("add", before, cotangent)
 
 
 def _pulled_through(node: Node, known: Slopes) -> list[tuple[Variable, Array]]:
-    """The cotangents of operands of a node, from those of its results."""
+    """Return the cotangents of a node's operands from those of its results."""
     smooth = [value for value in node.results if value.is_active]
     given = [known[y] if y in known else _zero(y) for y in smooth]
     try:
@@ -81,12 +82,13 @@ def _pulled_through(node: Node, known: Slopes) -> list[tuple[Variable, Array]]:
 
 
 def _cotangent_places(node: Node) -> list[Variable]:
-    """The operands that rules give cotangents of."""
+    """Return the operands for which a node's reverse rule gives cotangents."""
     everything = isinstance(node, Applied)
     return [value for value in node.operands if everything or _is_float(value)]
 
 
 def _cotangents(node: Node, given: list[Array]) -> Sequence[Array | None]:
+    """Compute a node's reverse rule; return a cotangent per operand or None."""
     if isinstance(node, ByReverseRule):
         return node.backward(given)
     if isinstance(node, ByForwardRule):
@@ -98,7 +100,7 @@ def _cotangents(node: Node, given: list[Array]) -> Sequence[Array | None]:
 
 
 def _transposed(node: ByForwardRule, given: list[Array]) -> list[Array]:
-    """Transpose a rule that is linear in the tangents, for reverse mode."""
+    """Compute a node's reverse rule by transposing its forward rule."""
     tape = Tape()
     tangents = [tape.wrap(_zero(value)) for value in node.operands if _is_float(value)]
     with tape.recording():
@@ -113,7 +115,7 @@ def _transposed(node: ByForwardRule, given: list[Array]) -> list[Array]:
 def pushed_forward(
     nodes: Sequence[Node], tangents: Slopes, outputs: Sequence[Variable]
 ) -> list[Array]:
-    """The tangents of float outputs, given those of some variables.
+    """Return the tangents of outputs from those of some variables: forward sweep.
 
     Raises:
         CompileError: an op on the way has no rule; it names the line of the op.
@@ -132,7 +134,7 @@ def pushed_forward(
 
 
 def _pushed_through(node: Node, known: Slopes) -> Sequence[Array | None]:
-    """The tangents of the float results of a node."""
+    """Return the tangents of a node's float results; name its line in errors."""
     try:
         return _tangents(node, known)
     except AotcError as error:
@@ -141,6 +143,7 @@ def _pushed_through(node: Node, known: Slopes) -> Sequence[Array | None]:
 
 
 def _tangents(node: Node, known: Slopes) -> Sequence[Array | None]:
+    """Compute a node's forward rule; return a tangent per float result or None."""
     if isinstance(node, ByReverseRule):
         raise CompileError(
             "not-differentiable",
@@ -165,8 +168,10 @@ def _tangents(node: Node, known: Slopes) -> Sequence[Array | None]:
 
 
 def _is_float(value: Variable) -> bool:
+    """Return whether a variable has a float dtype."""
     return dtypes.is_float(value.primal.dtype)
 
 
 def _zero(value: Variable) -> Array:
+    """Return zeros in the shape and dtype of a variable."""
     return full(value.primal.shape, 0.0, value.primal.dtype)

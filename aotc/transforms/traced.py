@@ -19,7 +19,7 @@ from aotc.transforms.executed import Executed
 
 
 class TracedFunction:
-    """A function traced on its arguments, and the call of its transformations.
+    """A function traced to IR on its arguments, and calls of its transformations.
 
     Args:
         transformation: what messages call it.
@@ -60,8 +60,7 @@ class TracedFunction:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """Return the outputs of a transformed function: the body's own, and the added
-        ones.
+        """Call a transformed function; return the body's outputs and the added ones.
 
         It is called where tracing is now, which may be in a function nested in the one
         that the arguments are of.
@@ -74,6 +73,7 @@ class TracedFunction:
         return results[:count], results[count:]
 
     def _call(self, name: str, more: Sequence[Array]) -> list[Array]:
+        """Emit a call of a function with all arguments; return its results."""
         trace = _require_trace("what a transformation returned")
         operands = [
             trace.value_of(array) for array in (*self.arrays, *self._captures, *more)
@@ -84,6 +84,7 @@ class TracedFunction:
 
 
 def _require_trace(what: str) -> Trace:
+    """Return the current trace; raise if there is none."""
     trace = current_trace()
     if trace is None:
         fail(
@@ -102,7 +103,7 @@ def traced_or_executed(
     structure: Structure,
     adapt_result: AdaptResult = lambda _, result: result,
 ) -> TracedFunction | Executed:
-    """A function on its arguments: traced where a model is, executed otherwise.
+    """Trace a function on its arguments within a trace, else execute it.
 
     Args:
         transformation: what messages call it.
@@ -120,5 +121,5 @@ Function = TracedFunction | Executed
 
 
 def is_float(array: Array) -> bool:
-    """Return whether an array can have a derivative."""
+    """Return whether an array has a float dtype, and so may have a derivative."""
     return dtypes.is_float(array.dtype)

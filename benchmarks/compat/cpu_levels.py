@@ -39,7 +39,9 @@ SECONDS = 900
 
 
 def compiled_probe(folder: Path) -> Path:
-    """The C probe, which asks the (emulated) processor itself."""
+    """Compile the C probe, which reports the (emulated) CPU's features; return its
+    path.
+    """
     program = folder / "aotc-probe"
     source = ROOT / "aotc/machine/native/probe.c"
     command = ["cc", "-std=c11", "-O1", str(source), "-o", str(program), "-ldl"]
@@ -48,14 +50,16 @@ def compiled_probe(folder: Path) -> Path:
 
 
 def host(probe: Path, emulator: list[str]) -> Host:
-    """Return what the probe reports of the emulated processor."""
+    """Return the host that the probe reports on an emulated CPU."""
     said = subprocess.run([*emulator, probe], capture_output=True, check=True).stdout
     drivers = ("local-sync", "local-task")
     return Host.from_device(json.loads(said), engine.iree_version(), drivers)
 
 
 def truth(it: Subject, variant: Variant, emulator: list[str], expected: Any) -> str:
-    """Return the outcomes of the calls on an emulated processor."""
+    """Run a variant's calls on an emulated CPU; return `right`, `wrong`, `refused` or
+    `crashed`.
+    """
     done = subprocess.run(
         [*emulator, sys.executable, "-m", "benchmarks.compat.run_calls"]
         + [str(it.path), variant.id, str(it.calls)],
@@ -72,7 +76,7 @@ def truth(it: Subject, variant: Variant, emulator: list[str], expected: Any) -> 
 
 
 def is_close(found: Any, expected: Any) -> bool:
-    """Return whether all results of all calls agree."""
+    """Return whether all results of all calls agree within rounding."""
     pairs = [
         pair
         for call, other in zip(found, expected, strict=True)
@@ -111,7 +115,7 @@ def main() -> None:
 
 
 def results_here(it: Subject) -> Any:
-    """The results on this machine itself, of portable code."""
+    """Return the results of portable code on this machine's CPU."""
     command = [sys.executable, "-m", "benchmarks.compat.run_calls", str(it.path)]
     done = subprocess.run(
         [*command, "vmvx", str(it.calls)],

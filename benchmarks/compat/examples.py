@@ -38,18 +38,22 @@ _VARIANT_FACTS = ("id", "file", "backend", "target", "runtime_abi", "memory")
 
 
 def examples() -> list[str]:
-    """The folders of `examples/` that have a model."""
+    """Return the folders of `examples/` that have a model."""
     return sorted(file.parent.name for file in ROOT.glob("examples/*/model.py"))
 
 
 def facts() -> list[dict[str, Any]]:
-    """The rows of examples.json: of each example the manifest, and what failed."""
+    """Return the rows of examples.json: of each example the manifest, and what
+    failed.
+    """
     found: list[dict[str, Any]] = json.loads(FACTS.read_text(encoding="utf-8"))["rows"]
     return found
 
 
 def built(example: str, targets: Sequence[str]) -> dict[str, Any]:
-    """Compile an example for the targets that can have it: a row of examples.json."""
+    """Compile an example for all targets that can have it; return a row of
+    examples.json.
+    """
     chosen = [Target.parse(name) for name in targets]
     refused: dict[str, str] = {}
     while True:
@@ -66,7 +70,7 @@ def built(example: str, targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _manifest(example: str, targets: Sequence[Target]) -> dict[str, Any]:
-    """The manifest of a bundle of these targets, which is not kept."""
+    """Build a bundle for these targets, delete it, and return its manifest."""
     model = ROOT / "examples" / example / "model.py"
     one_at_a_time = options.override("AOTC_JOBS", "1")
     with tempfile.TemporaryDirectory() as folder, one_at_a_time:
@@ -79,7 +83,7 @@ def _manifest(example: str, targets: Sequence[Target]) -> dict[str, Any]:
 
 
 def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest with nothing but what compatibility depends on; a valid one still."""
+    """Return a valid manifest with only those fields that compatibility depends on."""
     nothing = {
         "inputs": [], "outputs": [], "reads": [], "updates": [],
         "arguments": {"dict": {}}, "result": {"tuple": []},
@@ -104,7 +108,7 @@ def reduced(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing(example: str) -> list[str]:
-    """The targets of which examples.json says nothing for an example."""
+    """Return the targets for which examples.json has no result of an example."""
     told = {
         target
         for row in facts()
@@ -115,12 +119,13 @@ def missing(example: str) -> list[str]:
 
 
 def _variants(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the variants of the manifest in a row of examples.json."""
     found: list[dict[str, Any]] = row["manifest"]["variants"]
     return found
 
 
 def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Two rows of one example as one; of a target in both, what the new row says.
+    """Return two rows of one example merged; the new row wins for targets in both.
 
     Targets are in the order of `TARGETS`, and what is none of these is left out.
     """
@@ -146,7 +151,7 @@ def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep(row: Mapping[str, Any]) -> None:
-    """Put a row into examples.json, or join it with the row of the same example."""
+    """Write a row to examples.json, merged with the row of the same example."""
     rows = {each["example"]: each for each in facts()} if FACTS.exists() else {}
     old = rows.get(row["example"])
     rows[row["example"]] = joined(old, row) if old else dict(row)
@@ -156,7 +161,7 @@ def keep(row: Mapping[str, Any]) -> None:
 
 
 def current_page() -> str:
-    """The page as examples.json and the tables have it now."""
+    """Return the page's text from examples.json and the compatibility tables."""
     rows = facts()
     known = {row["example"] for row in rows}
     return page(rows, [name for name in examples() if name not in known])

@@ -28,7 +28,8 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Matrix:
-    """The examples on the devices: the rows of examples.json, judged.
+    """The verdicts of compatibility on all examples and devices, from examples.json's
+    rows.
 
     Args:
         rows: of examples.json.
@@ -38,7 +39,7 @@ class Matrix:
 
     @cached_property
     def artifacts(self) -> list[Artifact]:
-        """A bundle of each example."""
+        """An artifact with the manifest of each example."""
         return [Artifact(r["example"], Manifest(r["manifest"])) for r in self.rows]
 
     @cached_property
@@ -49,7 +50,7 @@ class Matrix:
 
     @cached_property
     def runtime(self) -> str:
-        """The release of IREE that devices are taken to have: the compiler's own."""
+        """The assumed release of IREE on devices: the compiler's own."""
         return max(release_of(a.manifest.compiler_version) for a in self.artifacts)
 
     @cached_property
@@ -66,15 +67,16 @@ class Matrix:
 
     @cached_property
     def known(self) -> Json:
-        """The answer with what the table of devices knows."""
+        """The verdicts with the drivers that the table of devices knows."""
         return self._judged(Assumptions(self.runtime))
 
     @cached_property
     def best(self) -> Json:
-        """The answer with drivers as new as needed."""
+        """The verdicts with drivers as new as needed."""
         return self._judged(self.drivers)
 
     def _judged(self, facts: Assumptions) -> Json:
+        """Return the verdicts on all artifacts and devices under these assumptions."""
         found = []
         for each in self.devices:
             profile = named_profile(each.id, facts, None)
@@ -91,7 +93,7 @@ class Matrix:
 
     @cached_property
     def columns(self) -> list[list[int]]:
-        """The examples, those together that fare alike on every device."""
+        """The examples, grouped by equal verdicts on every device."""
         alike: dict[tuple[str, ...], list[int]] = {}
         for example in range(len(self.artifacts)):
             words = tuple(self.words(example, d) for d in range(len(self.devices)))
@@ -99,7 +101,9 @@ class Matrix:
         return sorted(alike.values(), key=lambda column: -len(column))
 
     def words(self, example: int, device: int) -> str:
-        """A cell of the page: verdict and variant, and what they rest on."""
+        """Return a cell of the page: verdict and variant, and the driver assumption
+        behind it.
+        """
         best = self.cell(self.best, example, device)
         known = self.cell(self.known, example, device)
         if (best["verdict"], best["variant"]) == (known["verdict"], known["variant"]):
@@ -107,7 +111,7 @@ class Matrix:
         return f"{_verdict(best)}\\*, else {_verdict(known)}"
 
     def examples_of(self, column: Sequence[int]) -> str:
-        """The names of the examples of a column."""
+        """Return the names of the examples of a column."""
         return ", ".join(self.artifacts[number].path for number in column)
 
     @cached_property
@@ -118,7 +122,7 @@ class Matrix:
 
 
 def _verdict(cell: Json) -> str:
-    """A mark, and the variant or why there is none."""
+    """Return a cell's mark with its variant, or with the reason against it."""
     if cell["accepted"]:
         return f"✓ `{cell['variant']}`"
     if cell["variant"]:
@@ -127,7 +131,7 @@ def _verdict(cell: Json) -> str:
 
 
 def page(rows: Sequence[Json], missing: Sequence[str] = ()) -> str:
-    """The whole page.
+    """Return the lines of the whole page.
 
     Args:
         rows: of examples.json.
@@ -146,6 +150,7 @@ def page(rows: Sequence[Json], missing: Sequence[str] = ()) -> str:
 
 
 def _head(it: Matrix) -> Iterator[str]:
+    """Yield the introduction of the page."""
     cuda = it.drivers.cuda_driver_api or 0
     targets = dict.fromkeys(
         f"`{variant.target['name']}`"
@@ -184,10 +189,12 @@ Entries are held to the memory there at their largest sizes, if those have limit
 
 
 def _cuda(api: int) -> str:
+    """Return a CUDA driver version, such as 12040, as text."""
     return f"{api // 1000}.{api % 1000 // 10}"
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
     titles = list(header)
     yield f"| {' | '.join(titles)} |"
     yield f"|{'---|' * len(titles)}"
@@ -196,7 +203,7 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
 
 
 def _glance(it: Matrix) -> Iterator[str]:
-    """Count the devices of each kind that run an example."""
+    """Yield a table that counts the devices of each kind that run an example."""
     yield from (
         "## At a glance",
         "",
@@ -209,6 +216,9 @@ def _glance(it: Matrix) -> Iterator[str]:
 
 
 def _counts(it: Matrix, kind: str) -> Iterator[str]:
+    """Yield the cells that count the devices of a kind that run each column's
+    examples.
+    """
     chosen = [n for n, each in enumerate(it.devices) if each.kind == kind]
     yield f"[{KINDS[kind]}](#{KINDS[kind].lower().replace(' ', '-')}), {len(chosen)}"
     for column in it.columns:
@@ -220,12 +230,13 @@ def _counts(it: Matrix, kind: str) -> Iterator[str]:
 
 
 def _kinds(it: Matrix) -> Iterator[Iterator[str]]:
+    """Yield the lines of the matrix of each kind of devices."""
     for kind in KINDS:
         yield _kind(it, kind)
 
 
 def _kind(it: Matrix, kind: str) -> Iterator[str]:
-    """The matrix of the devices of a kind."""
+    """Yield the matrix of examples and devices of one kind."""
     yield from (f"## {KINDS[kind]}", "")
     titles = ["device", *it.titles, "reasons, and what helps"]
     yield from _table(
@@ -244,7 +255,9 @@ def _kind(it: Matrix, kind: str) -> Iterator[str]:
 
 
 def _reasons_of(it: Matrix, example: int, device: int) -> Iterator[tuple[str, str]]:
-    """Code and words of why nothing runs, or not on the accelerator of the device."""
+    """Yield codes and texts of why nothing runs on a device, or not on its
+    accelerator.
+    """
     cell = it.cell(it.best, example, device)
     variants = it.artifacts[example].manifest.variants
     found = [
@@ -262,7 +275,7 @@ def _reasons_of(it: Matrix, example: int, device: int) -> Iterator[tuple[str, st
 
 
 def _notes(it: Matrix, device: int) -> str:
-    """The codes of the reasons for a device, and the targets that would help."""
+    """Return the reason codes for a device, and the targets that would help."""
     codes: set[str] = set()
     help_: dict[str, None] = {}
     for column in it.columns:
@@ -279,7 +292,7 @@ def _notes(it: Matrix, device: int) -> str:
 
 
 def _reasons(it: Matrix) -> Iterator[str]:
-    """Explain the codes of the matrix, with the devices that have them."""
+    """Yield explanations of the reason codes, with the devices that have them."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for number, each in enumerate(it.devices):
         said: dict[str, dict[str, None]] = {}
@@ -300,7 +313,9 @@ def _reasons(it: Matrix) -> Iterator[str]:
 
 
 def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
-    """The targets that an example cannot be compiled for, and what was not tried."""
+    """Yield the targets that examples cannot be compiled for, and what was not
+    tried.
+    """
     rows = [
         (row["example"], f"`{target}`", _shortened(why))
         for row in it.rows
@@ -314,13 +329,15 @@ def _refusals(it: Matrix, missing: Sequence[str]) -> Iterator[str]:
 
 
 def _shortened(why: str) -> str:
-    """The beginning of a compiler's message, and its code."""
+    """Return the beginning of a compiler message, with its error code."""
     words, _, code = why.rpartition(" [")
     return f"`{shorten(words, 180, placeholder=' …')}` (`{code.rstrip(']')}`)"
 
 
 def _cures(it: Matrix) -> Iterator[str]:
-    """The fewest targets for all devices, as `aotc compat --cure` names them."""
+    """Yield the fewest targets that all devices need, as `aotc compat --cure` names
+    them.
+    """
     cure = it.best["cure"][0]
     names = [f"`{it.devices[n].id}`" for n in cure["uncovered_classes"]]
     targets = " ".join(f"--target {target}" for target in cure["targets"])

@@ -35,7 +35,7 @@ _TARGETS = ("x86_64-v2", "x86_64-v3", "x86_64-v4", "aarch64", "cuda:sm_89", "vul
 
 
 def main() -> None:
-    """Make the fleet and the bundles, and time both forms of the answer."""
+    """Write a large fleet and bundles, and time both output forms of `aotc compat`."""
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(arguments.keep or made)
@@ -51,6 +51,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--bundles", type=int, default=20)
@@ -59,6 +60,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _rows(count: int) -> Iterator[str]:
+    """Yield the JSON lines of the fleet's device profiles."""
     here = profile()
     kinds = list(product(_LEVELS, _GIB, _RUNTIMES, _CUDA))
     for number in range(count):
@@ -72,7 +74,7 @@ def _rows(count: int) -> Iterator[str]:
 def _profile(
     here: dict[str, Any], level: str, gib: int, runtime: str, cuda: int | None
 ) -> dict[str, Any]:
-    """The profile of this machine with other facts."""
+    """Return this machine's profile with another level, memory, runtime and driver."""
     stated = copy.deepcopy(here)
     stated["packages"]["iree-base-runtime"] = runtime
     stated["drivers"] = ["local-sync", "local-task", *(["cuda"] if cuda else [])]
@@ -87,7 +89,7 @@ def _profile(
 
 
 def _write_bundle(folder: Path, number: int) -> Path:
-    """An unsigned bundle that says what bundles say, and holds no code."""
+    """Write an unsigned bundle with a realistic manifest and no code."""
     leaf = {"name": "x", "dtype": "f32", "shape": [4]}
     abi = {"iree_vm_bytecode": [17, 0], "vm_feature_bits": 12, "module_deps": {}}
     plan = {"sizes": {}, "resident_bytes": 1 << 28, "peak_bytes": 3 << 30}
@@ -130,6 +132,7 @@ def _write_bundle(folder: Path, number: int) -> Path:
 
 
 def _time(form: str, arguments: list[str]) -> None:
+    """Run `aotc` with these arguments; print its time and memory."""
     command = [sys.executable, "-m", "aotc.cli.main", *arguments]
     start = time.perf_counter()
     process = os.posix_spawn(

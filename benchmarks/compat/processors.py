@@ -27,7 +27,7 @@ _MODULE = "func.func @f() { return }"
 
 
 def features(arch: str, processor: str) -> list[str]:
-    """The features of a processor that a device is asked for, by LLVM's names.
+    """Return the features of a CPU model by LLVM's names.
 
     Raises:
         SystemExit: LLVM does not know it.

@@ -24,7 +24,7 @@ from aotc.runtime.model import Model
 
 
 def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
-    """The model, without a look at the table of runtimes."""
+    """Load a variant without the check of the table of runtimes."""
     bundle = read_bundle(path, trust, trust is None)
     variant = bundle.manifest.variants[variant_id]
     device = engine.device(variant.backend, 1)
@@ -33,7 +33,7 @@ def load_unasked(path: str, variant_id: str, trust: str | None) -> Model:
 
 
 def made(model: Model, entry: str, leaves: list[Any]) -> list[Any]:
-    """Return the results of a call and the states after it, as arrays."""
+    """Make a call; return its results and the states after it, as arrays."""
     outputs = [leaf.copy() for leaf in model.entry(entry).call_flat(leaves)]
     states = [
         leaf.copy()

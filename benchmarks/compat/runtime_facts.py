@@ -24,7 +24,7 @@ _BITS = range(8)  # IREE's schema names 4 features
 
 
 class Module:
-    """A module file whose claims can be changed."""
+    """A compiled module file, of which copies with other version claims are made."""
 
     def __init__(self, path: str) -> None:
         self._data = Path(path).read_bytes()
@@ -32,17 +32,21 @@ class Module:
         self.abi = vmfb.runtime_abi(self._data)
 
     def with_features(self, bits: int) -> bytes:
-        """A copy that claims to need these VM features."""
+        """Return a copy that claims to need these VM features."""
         return self._with({self._table._field(vmfb._REQUIREMENTS): bits})
 
     def with_bytecode(self, major: int, minor: int) -> bytes:
-        """A copy that claims this bytecode version, and to need no VM features."""
+        """Return a copy that claims this bytecode version, and to need no VM
+        features.
+        """
         version, features = vmfb._VERSION, vmfb._REQUIREMENTS
         claims = {version: major << 16 | minor, features: 0}
         return self._with({self._table._field(f): claims[f] for f in claims})
 
     def with_dependency(self, module: str, least: int) -> bytes:
-        """A copy that claims to need this version of a module of the runtime."""
+        """Return a copy that claims to need a version of one of the runtime's
+        modules.
+        """
         (row,) = (
             row
             for row in self._table.tables(vmfb._DEPENDENCIES)
@@ -51,7 +55,7 @@ class Module:
         return self._with({row._field(1): least})
 
     def _with(self, values: dict[int, int]) -> bytes:
-        """A copy with other numbers at these places."""
+        """Return a copy of the bytes with numbers replaced at these offsets."""
         if not all(values):
             raise SystemExit("the module leaves out a field that is to be changed")
         changed = bytearray(self._data)
@@ -61,7 +65,7 @@ class Module:
 
 
 def refusal(instance: object, data: bytes, offered: list[object] | None = None) -> str:
-    """Return why the runtime does not take a module; empty if it takes it."""
+    """Return the runtime's error for a module; empty if it is accepted."""
     try:
         module = iree.VmModule.copy_buffer(instance, data)
         if offered is not None:
@@ -72,7 +76,7 @@ def refusal(instance: object, data: bytes, offered: list[object] | None = None) 
 
 
 def bytecode(instance: object, module: Module) -> list[int]:
-    """The bytecode version that the runtime loads: that major, up to that minor."""
+    """Return the (major, minor) bytecode version that the runtime accepts."""
     said = refusal(instance, module.with_bytecode(0xFFFF, 0xFFFF))
     named = re.search(r"runtime supports (\d+)\.(\d+)", said)
     if not named:
@@ -88,7 +92,7 @@ def bytecode(instance: object, module: Module) -> list[int]:
 
 
 def features(instance: object, module: Module) -> int:
-    """The bits of the VM features that the runtime has."""
+    """Return the bit mask of the VM features that the runtime has."""
     refused = "required module features"
     return sum(
         1 << bit
@@ -98,19 +102,21 @@ def features(instance: object, module: Module) -> int:
 
 
 def modules(instance: object, module: Module) -> dict[str, int]:
-    """The versions of the modules that the runtime brings."""
+    """Return the versions of the modules that the runtime has built in."""
     return {each.name: each.version for each in brought(instance)}
 
 
 def brought(instance: object) -> list[object]:
-    """The modules that the runtime brings, as aotc's loader makes them."""
+    """Return the runtime's built-in modules, made as aotc's loader makes them."""
     device = iree.get_driver("local-sync").create_default_device()
     hal = iree.create_hal_module(instance, device)
     return [hal, iree.create_io_parameters_module(instance)]
 
 
 def check_hal(instance: object, module: Module, present: int) -> None:
-    """The runtime must take a module that needs its HAL, and none that needs more."""
+    """Exit unless the runtime accepts a module that needs its HAL version, and no newer
+    one.
+    """
     for least, refused in ((present, False), (present + 1, True)):
         data = module.with_dependency("hal", least)
         said = refusal(instance, data, brought(instance))
@@ -119,7 +125,7 @@ def check_hal(instance: object, module: Module, present: int) -> None:
 
 
 def main() -> None:
-    """Print the facts."""
+    """Print the facts of this runtime as JSON."""
     module = Module(sys.argv[1])
     instance = iree.VmInstance()
     loads, brings = bytecode(instance, module), modules(instance, module)

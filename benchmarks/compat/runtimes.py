@@ -51,7 +51,7 @@ _CONSTANTS = {
 
 
 def asked(wheel: Wheel) -> dict[str, Any]:
-    """Return what the runtime in a wheel reports of itself.
+    """Run a wheel's runtime in a child process; return the facts that it reports.
 
     Raises:
         SystemExit: it died, or its answers contradict each other.
@@ -73,7 +73,7 @@ def asked(wheel: Wheel) -> dict[str, Any]:
 
 
 def sources(clone: Path, revision: str) -> dict[str, int] | None:
-    """The numbers in IREE's sources at a revision; None if the clone lacks it."""
+    """Return the version numbers in IREE's sources at a revision; None if unknown."""
     if _git(clone, "cat-file", "-e", revision) is None:
         return None
     found = {}
@@ -85,7 +85,7 @@ def sources(clone: Path, revision: str) -> dict[str, int] | None:
 
 
 def vulkan_baseline(wheel: Wheel) -> dict[str, Any] | None:
-    """Return what the runtime requires of a Vulkan device, as its binary words it.
+    """Return a runtime's requirements on Vulkan devices, found in its binary.
 
     From 3.12 on it reports what a device lacks; None for those before.
     """
@@ -100,7 +100,7 @@ def vulkan_baseline(wheel: Wheel) -> dict[str, Any] | None:
 
 
 def row(release: str, folder: Path, clone: Path | None) -> dict[str, Any]:
-    """One release's row of the table."""
+    """Return one release's row of the table of runtimes."""
     wheel = download(release, folder)
     facts = asked(wheel)
     known = sources(clone, facts["revision"]) if clone else None
@@ -121,6 +121,7 @@ def row(release: str, folder: Path, clone: Path | None) -> dict[str, Any]:
 
 
 def _git(clone: Path, *arguments: str) -> str | None:
+    """Run git in a clone; return its output, or None if it fails."""
     done = subprocess.run(
         ["git", "-C", str(clone), *arguments],
         capture_output=True,
@@ -131,7 +132,7 @@ def _git(clone: Path, *arguments: str) -> str | None:
 
 
 def written(rows: list[dict[str, Any]]) -> str:
-    """The table with these rows in the place of those of the same releases."""
+    """Return the table's text with rows replaced for these releases."""
     document = json.loads(TABLE.read_text()) if TABLE.exists() else {"rows": []}
     merged = {each["release"]: each for each in document["rows"] + rows}
     ordered = sorted(merged, key=release_number)
@@ -143,7 +144,7 @@ def written(rows: list[dict[str, Any]]) -> str:
 
 
 def as_lines(header: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """A JSON document with a row a line, so that a difference shows which changed."""
+    """Return a JSON document with one row per line."""
     head = json.dumps(header, indent=1)[:-2]
     body = ",\n".join(f"  {json.dumps(each)}" for each in rows)
     return f'{head},\n "rows": [\n{body}\n ]\n}}\n'

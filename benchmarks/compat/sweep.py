@@ -41,7 +41,7 @@ CHOICE = InputOptions(seed=3, samples=4)
 
 
 def subject(model: Path, targets: Sequence[str], folder: Path) -> Subject:
-    """Build a model, and choose calls of all its entries."""
+    """Build a model and draw calls of all its entries."""
     chosen = [Target.parse(name) for name in targets]
     report = build(model, targets=chosen, output=folder, force=True)
     bundle = Path(report.bundle)
@@ -58,7 +58,7 @@ def subject(model: Path, targets: Sequence[str], folder: Path) -> Subject:
 
 
 def written(found: Sequence[Outcome]) -> str:
-    """The table, with the worst truth of each release and backend that was tried."""
+    """Return the table's text, with the worst outcome of each release and backend."""
     worst = ["crashed", "wrong", "refused", "right"]
     compiler = engine.iree_version()
     tried: dict[str, dict[str, str]] = defaultdict(dict)
@@ -86,7 +86,9 @@ def written(found: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-    """Sweep, print a line for each outcome, write the table; 1 for a contradiction."""
+    """Run the sweep, print and write the outcomes; return 1 if one contradicts its
+    verdict.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", default=MODELS, metavar="MODEL")
     parser.add_argument("--releases", nargs="+", default=None, metavar="R")

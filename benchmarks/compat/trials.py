@@ -26,7 +26,7 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class Subject:
-    """A bundle, a file of the calls that are made of it, and whom to trust with it."""
+    """A bundle to try, a file with its calls, and a folder of trusted keys."""
 
     path: Path
     manifest: Manifest
@@ -36,7 +36,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a variant under a release.
+    """The predicted and the real outcome of a variant under one runtime release.
 
     Args:
         variant: of a subject.
@@ -54,7 +54,7 @@ class Outcome:
 
     @property
     def is_contradiction(self) -> bool:
-        """Return whether verdict and truth disagree.
+        """Return whether the predicted verdict and the real outcome disagree.
 
         A release under which another model failed is refused for all.
         """
@@ -65,7 +65,9 @@ class Outcome:
 
 
 def run(it: Subject, variant: Variant, wheel: Path) -> tuple[str, Any]:
-    """Return what the process under a wheel reports: `results`, or what went wrong."""
+    """Run a variant's calls under a wheel's runtime; return its results, or the
+    failure.
+    """
     path = os.pathsep.join((str(wheel), str(ROOT)))
     command = [sys.executable, "-m", "benchmarks.compat.run_calls"]
     trust = [str(it.trust)] if it.trust else []
@@ -87,7 +89,7 @@ def run(it: Subject, variant: Variant, wheel: Path) -> tuple[str, Any]:
 def outcome(
     it: Subject, variant: Variant, release: str, wheel: Path, expected: Any
 ) -> Outcome:
-    """Run a variant under a release, and compare with what is expected."""
+    """Run a variant under a runtime release and compare with the expected results."""
     drivers = ("local-sync", "local-task", "vulkan")
     described = {
         "arch": processor.arch(),
@@ -107,13 +109,14 @@ def outcome(
 
 
 def _bytes(results: Any) -> list[list[tuple[Any, ...]]]:
+    """Return results as dtypes, shapes and bytes, to be compared."""
     return [[(a.dtype.str, a.shape, a.tobytes()) for a in call] for call in results]
 
 
 def outcomes(
     subjects: list[Subject], names: Sequence[str], wheels: Path
 ) -> Iterator[Outcome]:
-    """Every variant of every bundle under every release."""
+    """Yield the outcome of every variant of every bundle under every release."""
     own = download(engine.iree_version(), wheels).folder
     for it in subjects:
         for variant in it.manifest.variants.values():

@@ -18,7 +18,7 @@ _PLATFORM = "manylinux_2_28_x86_64"
 
 @dataclass(frozen=True)
 class Wheel:
-    """A downloaded wheel.
+    """A downloaded and unpacked wheel of IREE's runtime.
 
     Args:
         release: such as `3.13.0`.
@@ -34,7 +34,7 @@ class Wheel:
 
 
 def releases() -> list[str]:
-    """All releases, from the oldest to the newest."""
+    """Return all releases of the runtime, from the oldest to the newest."""
     said = _pip("index", "versions", PACKAGE)
     listed = re.search(r"^Available versions: (.*)$", said, re.MULTILINE)
     if not listed:
@@ -43,7 +43,7 @@ def releases() -> list[str]:
 
 
 def download(release: str, folder: Path) -> Wheel:
-    """Get a release for this Python and unpack it, unless `folder` has it."""
+    """Download a release's wheel for this Python and unpack it, unless it is there."""
     files = folder / release
     unpacked = files / "unpacked"
     if not unpacked.exists():
@@ -60,7 +60,7 @@ def download(release: str, folder: Path) -> Wheel:
 
 
 def python_tags(release: str, pythons: list[str]) -> list[str]:
-    """The Pythons among `pythons` (such as `3.12`) that the release has a wheel for.
+    """Return those of `pythons` for which a release has a wheel.
 
     Of Linux on x86-64; each as the tag in the wheel's name, such as `cp312-abi3`.
     """
@@ -83,6 +83,7 @@ def python_tags(release: str, pythons: list[str]) -> list[str]:
 
 
 def _pip(*arguments: str) -> str:
+    """Run pip and return its output."""
     command = [sys.executable, "-m", "pip", *arguments]
     return subprocess.run(
         [*command, "--quiet"] if arguments[0] != "index" else command,
@@ -93,5 +94,5 @@ def _pip(*arguments: str) -> str:
 
 
 def release_number(release: str) -> list[int]:
-    """A release as numbers, which sort in the order of releases."""
+    """Return a release as numbers, which sort in the order of releases."""
     return [int(part) for part in release.split(".")]

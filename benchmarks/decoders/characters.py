@@ -48,7 +48,7 @@ def init(seed=0):
 
 
 def network(weights, tokens):
-    """Logits [batch, length, vocabulary] of the characters after tokens."""
+    """Return the logits [batch, length, vocabulary] of each token's successor."""
     table = weights["token_embd"]["weight"]
     is_quantized = isinstance(table, nn.QuantizedWeights)
     x = nn.embedding(table.dequantize() if is_quantized else table, tokens)
@@ -60,7 +60,7 @@ def network(weights, tokens):
 
 
 def layer(p, x, positions):
-    """Attention to what came before, then a gated network, both as residuals."""
+    """Return the activations after one block: causal attention and a gated network."""
     h = nn.rms_norm(x, p["attn_norm"]["weight"])
     heads = (*x.shape[:2], HEADS, WIDTH // HEADS)
     q, k, v = (np.reshape(linear(h, p[f"attn_{name}"]), heads) for name in "qkv")
@@ -73,7 +73,7 @@ def layer(p, x, positions):
 
 
 def linear(x, p):
-    """The product by a weight [outputs, inputs], be it quantised or not."""
+    """Return `x @ p.T` for a weight [outputs, inputs], quantised or not."""
     weight = p["weight"]
     if isinstance(weight, nn.QuantizedWeights):
         return weight.linear(x)
@@ -81,7 +81,7 @@ def linear(x, p):
 
 
 def loss(params, tokens, targets):
-    """Mean cross-entropy, in nats per character."""
+    """Return the mean cross-entropy of the next characters, in nats per character."""
     return nn.cross_entropy(network(params, tokens), targets).mean()
 
 

@@ -34,7 +34,7 @@ cache = aotc.State(
 
 @aotc.entry(tokens=aotc.Spec((1, PROMPT), "i32"))
 def prefill(weights, cache, tokens):
-    """The scores of the token after a prompt, at the first positions."""
+    """Write a prompt's keys and values to the cache; return the next token's logits."""
 
     def attend(held, q, k, v):
         return nn.attention(q, k, v, causal=True)
@@ -44,7 +44,9 @@ def prefill(weights, cache, tokens):
 
 @aotc.entry(tokens=aotc.Spec((1, 1), "i32"), position=aotc.Spec((), "i32"))
 def step(weights, cache, tokens, position):
-    """The scores of the token after this one, which is at `position`."""
+    """Write one token's keys and values to the cache; return the next token's
+    logits.
+    """
     seen = np.arange(CAPACITY)[None, :] <= position
 
     def attend(held, q, k, v):
@@ -55,24 +57,26 @@ def step(weights, cache, tokens, position):
 
 
 def by_heads(x):
-    """Swap positions and heads: in caches, those of a head lie together."""
+    """Swap the axes of positions and heads."""
     return np.transpose(x, (0, 2, 1, 3))
 
 
 def linear(x, weight):
-    """The product by a weight [outputs, inputs], be it quantised or not."""
+    """Return `x @ weight.T` for a weight [outputs, inputs], quantised or not."""
     if isinstance(weight, nn.QuantizedWeights):
         return weight.linear(x)
     return x @ weight.T
 
 
 def norm(x, weight):
-    """The root-mean-square norm of rows."""
+    """Return the rows divided by their root mean square, times the weight."""
     return nn.rms_norm(x, np.astype(weight, x.dtype))
 
 
 def run(weights, cache, tokens, positions, attend):
-    """New keys and values, and the scores after the last of the tokens."""
+    """Run the decoder on tokens; return new cache entries and the last token's
+    logits.
+    """
     table = weights["token_embd"]["weight"]
     is_quantized = isinstance(table, nn.QuantizedWeights)
     x = nn.embedding(table.dequantize() if is_quantized else table, tokens)

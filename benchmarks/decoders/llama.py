@@ -17,7 +17,7 @@ cache = past.cache()
 
 @aotc.entry(input_ids=past.token, position_ids=past.token)
 def main(weights, cache, input_ids, position_ids):
-    """The scores of the token after this one; all sequences are at one position."""
+    """Return the next token's logits; all sequences are at one position."""
     position = position_ids[0, 0].astype("i32")
     seen = np.arange(past.CAPACITY) <= position
     x = nn.embedding(weights["words"]["weight"], input_ids)
@@ -40,10 +40,10 @@ def main(weights, cache, input_ids, position_ids):
 
 
 def linear(p, x):
-    """PyTorch's layer, without a bias."""
+    """Return `nn.Linear`'s result, without a bias, with PyTorch's weight layout."""
     return nn.dense(x, p["weight"].T)
 
 
 def norm(p, x):
-    """PyTorch's layer."""
+    """Return the RMS norm with PyTorch's parameter names."""
     return nn.rms_norm(x, p["weight"], epsilon=1e-5)

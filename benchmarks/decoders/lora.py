@@ -17,7 +17,7 @@ _layers = int(_known["llama.block_count"])
 
 
 def network(weights, tokens):
-    """The scores of the token after each."""
+    """Return the logits of the token after each."""
     x = nn.embedding(weights["token_embd"]["weight"].dequantize(), tokens)
     positions = np.arange(tokens.shape[1])
     for number in range(_layers):
@@ -44,7 +44,7 @@ state = aotc.State({"adapters": start, "moments": optimizer.init(start)})
 
 @aotc.entry(tokens=tokens, targets=tokens)
 def train_step(state, weights, tokens, targets):
-    """Keep the new adapters, and return the loss."""
+    """Return the state with adapters updated by one step, and the loss."""
 
     def loss(adapters):
         return nn.cross_entropy(tuned(adapters, weights, tokens), targets).mean()

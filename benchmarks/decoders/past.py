@@ -20,7 +20,9 @@ token = aotc.Spec((BATCH, 1), "i64")
 
 
 def cache() -> aotc.State:
-    """Keys and values of each layer, (batch, capacity, heads, depth), with the past."""
+    """Return keys and values of each layer, (batch, capacity, heads, depth), filled
+    with the past.
+    """
     layers = sum(name.startswith("key_") for name in _inputs)
     names = ("key", "value")
     return aotc.State(
@@ -32,6 +34,7 @@ def cache() -> aotc.State:
 
 
 def _filled(past: numpy.ndarray) -> numpy.ndarray:
+    """Copy past keys or values into an array with the cache's capacity."""
     size, heads, held, depth = past.shape
     whole = numpy.zeros((size, CAPACITY, heads, depth), "f4")
     whole[:, :held] = past.transpose(0, 2, 1, 3)
@@ -39,7 +42,7 @@ def _filled(past: numpy.ndarray) -> numpy.ndarray:
 
 
 def with_position(old, key, value, position):
-    """The keys and values of a layer with those of one position more."""
+    """Return a layer's keys and values with those of one more position written."""
     start = [0, position, 0, 0]
     return {
         "key": np.dynamic_update_slice(old["key"], key, start),

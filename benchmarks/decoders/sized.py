@@ -30,18 +30,22 @@ cache = aotc.State(
 
 @aotc.entry(tokens=aotc.Spec((1, PROMPT), "i32"))
 def prefill(weights, cache, tokens):
-    """The scores of the token after a prompt, at the first positions."""
+    """Write a prompt's keys and values to the cache; return the next token's logits."""
     return run(weights, cache, tokens, np.arange(PROMPT))
 
 
 @aotc.entry(tokens=aotc.Spec((1, 1), "i32"), position=aotc.Spec((), "i32"))
 def step(weights, cache, tokens, position):
-    """The scores of the token after this one, which is at `position`."""
+    """Write one token's keys and values to the cache; return the next token's
+    logits.
+    """
     return run(weights, cache, tokens, np.reshape(position, (1,)))
 
 
 def run(weights, cache, tokens, positions):
-    """New keys and values, and the scores after the last of the tokens."""
+    """Run the decoder on tokens; return new cache entries and the last token's
+    logits.
+    """
     x = nn.embedding(weights["words"], tokens)
     seen = np.arange(CAPACITY)[None, :] <= positions[:, None]
     new = []

@@ -18,7 +18,7 @@ PROMPT = 128  # tokens that are read at once
 
 
 class Decoder(torch.nn.Module):
-    """Scores of the token after a prompt.
+    """A decoder with the given weight shapes; returns the logits after a prompt.
 
     Args:
         shapes: of the weights by name.
@@ -35,7 +35,7 @@ class Decoder(torch.nn.Module):
         self.layers = sum(name.endswith(".q") for name in shapes)
 
     def forward(self, tokens):
-        """The scores."""
+        """Return the logits of the token after the prompt."""
         w = self.weights
         x = functional.embedding(tokens, w["words"])
         for n in range(self.layers):
@@ -55,12 +55,12 @@ NAMES = ("q", "k", "v", "o", "gate", "up", "down", "before", "after")
 
 
 def norm(x, scale):
-    """RMS norm."""
+    """Return the RMS norm of x, times a scale."""
     return functional.rms_norm(x, scale.shape, scale, 1e-6)
 
 
 def write(file, shapes):
-    """Write the model."""
+    """Export the decoder to a file."""
     tokens = torch.zeros((1, PROMPT), dtype=torch.int64)
     program = torch.export.export(Decoder(shapes).eval(), (tokens,))
     if file.suffix == ".pt2":

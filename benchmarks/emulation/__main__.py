@@ -59,7 +59,7 @@ CPUS = {
 
 
 def wrong_in(model: Path, target: Target, kernels: Counter[str]) -> str:
-    """Describe what is wrong with a model; "" if nothing is."""
+    """Build and self-check a model under emulation; describe what is wrong, or ""."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             report = build(
@@ -78,7 +78,9 @@ def wrong_in(model: Path, target: Target, kernels: Counter[str]) -> str:
 
 
 def random_models(first: int, count: int, entries: int, folder: Path) -> Iterator[Path]:
-    """Models of random entries, written to a folder: of one op each, and of several."""
+    """Write model files with random entries, of one op or several, and yield their
+    paths.
+    """
     for seed in range(first, first + count):
         sources = {
             "one_op": model_source(seed, -(-entries // KINDS)),
@@ -91,7 +93,7 @@ def random_models(first: int, count: int, entries: int, folder: Path) -> Iterato
 
 
 def main() -> int:
-    """Build and compare."""
+    """Build random models and compare them under emulation."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.emulation", description=__doc__
     )

@@ -33,7 +33,7 @@ _FOLDERS_OF_PACKAGES = ("dialects", "passes", "cli", "artifacts")
 
 
 def make_python(folder: Path) -> Path:
-    """The program that runs it, which is made unless `folder` has it."""
+    """Make a Python that runs under emulation, unless it is there; return its path."""
     folder = folder.resolve()
     program = folder / "python"
     if program.exists():
@@ -59,7 +59,7 @@ def make_python(folder: Path) -> Path:
 
 
 def _unpack_system(apt: Path, root: Path) -> None:
-    """Debian's Python and what it needs, by a state of apt of its own."""
+    """Download and unpack Debian's Python for the architecture below `root`."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     (apt / "state/status").touch()
@@ -81,7 +81,7 @@ def _unpack_system(apt: Path, root: Path) -> None:
 
 
 def _unpack_wheels(version: str, site: Path) -> None:
-    """Unpack the wheels that the edge install of aotc needs."""
+    """Download and unpack the wheels of aotc's edge install into `site`."""
     needed = [each for each in requires("aotc") or () if "extra ==" not in each]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", f"--target={site}"]
@@ -93,7 +93,7 @@ def _unpack_wheels(version: str, site: Path) -> None:
 
 
 def _link_sources(package: Path) -> None:
-    """The packages of this checkout, as they are called when they are installed."""
+    """Link this checkout's packages into `package` under their installed names."""
     package.mkdir(parents=True, exist_ok=True)
     sources = [*(_ROOT / "aotc").iterdir(), *(_ROOT / x for x in _FOLDERS_OF_PACKAGES)]
     for source in sources:
@@ -103,7 +103,7 @@ def _link_sources(package: Path) -> None:
 
 
 def main() -> None:
-    """Make it, and say how self-checks are told of it."""
+    """Make the emulated Python, and print how self-checks are told of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="about 300 MB")
     print(f"AOTC_PYTHONS={ARCH}={make_python(parser.parse_args().folder)}")

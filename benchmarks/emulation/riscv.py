@@ -55,7 +55,7 @@ _BINDING = re.compile(r"\)\[%c\w+, %c(\d+)\]")
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, and what it is called with.
+    """A kernel, its random arguments, and the expected results.
 
     Args:
         name: of its region.
@@ -78,7 +78,7 @@ class Case:
 
 
 def cases(model: Path) -> list[Case]:
-    """The kernels of a model, with random arguments."""
+    """Return the kernels of a model with random arguments."""
     unit = Unit(load(model)).fork(TARGET)
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes(), silently=True)
@@ -110,7 +110,9 @@ def _random(rng: np.random.Generator, kind: Tensor) -> Any:
 
 
 def compile_model(model: Path, folder: Path) -> Path:
-    """The object file with the kernels of a model; `folder` gets what IREE dumps."""
+    """Compile a model; return the object file of its kernels. `folder` gets IREE's
+    dumps.
+    """
     unit = Unit(load(model)).fork(TARGET)
     run_passes(unit, all_passes(), silently=True)
     flags = (
@@ -124,7 +126,7 @@ def compile_model(model: Path, folder: Path) -> Path:
 
 
 def has_own_bindings(case: Case, folder: Path) -> bool:
-    """Return whether each operand and result of a kernel is a binding, in this order.
+    """Return whether each operand and result of a kernel is one binding, in order.
 
     A binding may have some bytes more, up to the next multiple of 64. Nothing says it
     of kernels that ask for the number of threads, which have scratch besides.
@@ -143,7 +145,7 @@ def has_own_bindings(case: Case, folder: Path) -> bool:
 
 
 def linked(case: Case, objects: Path, folder: Path) -> Path:
-    """The program that calls a kernel."""
+    """Link a program that calls a kernel; return its path."""
     program, exported = folder / case.kernel, folder / f"{case.kernel}.o"
     name = f"--globalize-symbol={case.kernel}"
     subprocess.run([f"{TOOLS}objcopy", name, objects, exported], check=True)
@@ -163,7 +165,7 @@ def linked(case: Case, objects: Path, folder: Path) -> Path:
 
 
 def wrong_in(case: Case, program: Path, vlen: int) -> str:
-    """Describe what is wrong with the results of a kernel; "" if nothing is."""
+    """Run a kernel's program under emulation; describe wrong results, or ""."""
     memory = program.with_suffix(".memory")
     unwritten = [np.frombuffer(b"\xff" * x.nbytes, x.dtype) for x in case.results]
     arrays = [*case.arguments, *unwritten]
@@ -193,7 +195,7 @@ def wrong_in(case: Case, program: Path, vlen: int) -> str:
 
 
 def _difference(found: Any, wanted: Any) -> float:
-    """Return by how much numbers differ, if by more than rounding explains; else 0."""
+    """Return the largest difference if rounding does not explain it; else 0."""
     if np.issubdtype(wanted.dtype, np.integer):
         return float(abs(found.astype("i8") - wanted.astype("i8")).max())
     scale = 2e-5 * max(1.0, float(abs(wanted).max()))
@@ -202,7 +204,7 @@ def _difference(found: Any, wanted: Any) -> float:
 
 
 def main() -> int:
-    """Compile, link, run and compare."""
+    """Compile a model's kernels, run them under emulation, and compare."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.emulation.riscv", description=__doc__
     )

@@ -23,7 +23,7 @@ def weight(*shape):
 
 
 def model_source(seed: int, rounds: int) -> str:
-    """A model file with `rounds` entries of each kind."""
+    """Return a model file's text with `rounds` random entries of each kind."""
     rng = np.random.default_rng(seed)
     entries = [
         _entry(f"{draw.__name__.strip('_')}_{number}", *draw(rng))
@@ -42,6 +42,7 @@ def _entry(
     weight: tuple[int, ...] | None,
     result: str,
 ) -> str:
+    """Return the source text of an entry with these inputs and weight."""
     specs = ", ".join(f"{each}=aotc.Spec({shape})" for each, shape in inputs.items())
     taken = ", ".join([*([f"w_{name}"] if weight else []), *inputs])
     stored = f"w_{name} = weight{weight}\n" if weight else ""
@@ -56,16 +57,19 @@ def _activation(rng: _Random, text: str) -> str:
 
 
 def _size(rng: _Random, most: int) -> int:
+    """Draw a size from 1 to `most`."""
     return int(rng.integers(1, most + 1))
 
 
 def _product(rng: _Random) -> _Entry:
+    """Draw a product by a weight: inputs, weight shape, and expression."""
     rows, depth, features = _size(rng, 90), 8 + _size(rng, 90), 9 + _size(rng, 120)
     shape = (max(rows, 2 + 9000 // (depth * features)), depth)
     return {"x": shape}, (depth, features), _activation(rng, "x @ WEIGHT")
 
 
 def _product_of_values(rng: _Random) -> _Entry:
+    """Draw a batched product of two inputs."""
     batch, rows, depth, features = _size(rng, 4), 20, 8 + _size(rng, 60), 40
     features += _size(rng, 60)
     inputs = {"x": (batch, rows + _size(rng, 20), depth), "y": (batch, depth, features)}
@@ -73,6 +77,7 @@ def _product_of_values(rng: _Random) -> _Entry:
 
 
 def _convolution(rng: _Random) -> _Entry:
+    """Draw a 2-D convolution with strides."""
     lines, positions, channels = 4 + _size(rng, 12), 4 + _size(rng, 20), _size(rng, 24)
     window, features = (_size(rng, 3), _size(rng, 5)), 4 + _size(rng, 40)
     strides = (_size(rng, 2), _size(rng, 2))
@@ -86,6 +91,7 @@ def _convolution(rng: _Random) -> _Entry:
 
 
 def _depthwise(rng: _Random) -> _Entry:
+    """Draw a depthwise convolution."""
     channels, size = 12 + _size(rng, 60), (8 + _size(rng, 9), 8 + _size(rng, 9))
     window, step = (2 + _size(rng, 3), 2 + _size(rng, 3)), _size(rng, 2)
     text = f'nn.conv2d(x, WEIGHT, groups={channels}, strides={step}, padding="SAME")'
@@ -93,7 +99,7 @@ def _depthwise(rng: _Random) -> _Entry:
 
 
 def _chain(rng: _Random) -> _Entry:
-    """Pixels, windows over each channel, and pixels again, of one weight in parts."""
+    """Draw an inverted residual: pointwise, depthwise and pointwise convolutions."""
     channels, middle, features = (
         7 + _size(rng, 9),
         60 + _size(rng, 40),
@@ -115,12 +121,14 @@ def _chain(rng: _Random) -> _Entry:
 
 
 def _pooling(rng: _Random) -> _Entry:
+    """Draw a max or average pooling."""
     channels, size = 20 + _size(rng, 60), (9 + _size(rng, 9), 9 + _size(rng, 9))
     op = str(rng.choice(["max", "avg"]))
     return {"x": (2, *size, channels)}, None, f"nn.{op}_pool(x, (3, 2), (1, 2))"
 
 
 def _attention(rng: _Random) -> _Entry:
+    """Draw an attention of several queries."""
     batch, heads, depth = _size(rng, 2), _size(rng, 3), 1 + _size(rng, 40)
     lengths = 8 + _size(rng, 60), _size(rng, 150)
     inputs = {name: (batch, lengths[name != "q"], heads, depth) for name in "qkv"}
@@ -128,6 +136,7 @@ def _attention(rng: _Random) -> _Entry:
 
 
 def _decoder(rng: _Random) -> _Entry:
+    """Draw an attention of one query, with grouped heads."""
     batch, heads, depth = _size(rng, 2), _size(rng, 4), 1 + _size(rng, 40)
     inputs = {"q": (batch, 1, heads * _size(rng, 4), depth)}
     inputs |= dict.fromkeys("kv", (batch, 5 + _size(rng, 150), heads, depth))
@@ -135,18 +144,21 @@ def _decoder(rng: _Random) -> _Entry:
 
 
 def _norm(rng: _Random) -> _Entry:
+    """Draw a softmax or layer norm of rows."""
     op = str(rng.choice(["softmax", "log_softmax", "layer_norm"]))
     shape = (30 + _size(rng, 60), 34 + _size(rng, 200))
     return {"x": shape}, None, f"nn.{op}(x)"
 
 
 def _row_sum(rng: _Random) -> _Entry:
+    """Draw a reduction of the last axis."""
     op = str(rng.choice(["sum", "max", "min"]))
     shape = (60 + _size(rng, 60), 20 + _size(rng, 200))
     return {"x": shape}, None, f"np.{op}(x, axis=1)"
 
 
 def _column_sum(rng: _Random) -> _Entry:
+    """Draw a reduction of a middle axis."""
     op = str(rng.choice(["sum", "max", "mean"]))
     shape = (_size(rng, 3), 20 + _size(rng, 100), 52 + _size(rng, 90))
     return {"x": shape}, None, f"np.{op}(x, axis=1)"

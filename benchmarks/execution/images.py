@@ -21,12 +21,14 @@ rng = numpy.random.default_rng(0)
 
 
 def conv(size, inputs, outputs):
+    """Return random parameters of a convolution."""
     kernel = rng.standard_normal((size, size, inputs, outputs), "f4")
     scale = (2 / (size * size * inputs)) ** 0.5
     return {"kernel": scale * kernel, "bias": numpy.zeros(outputs, "f4")}
 
 
 def stage(inputs, outputs):
+    """Return random parameters of a stage: a strided convolution and two more."""
     return {
         "down": conv(3, inputs, outputs),
         "first": conv(3, outputs, outputs),
@@ -48,7 +50,7 @@ width = aotc.Dim("width", min=32, max=256, multiple_of=16)
 
 @aotc.entry(image=aotc.Spec((1, height, width, 3)))
 def classify(weights, image):
-    """The logits [1, 100] of an image."""
+    """Return the logits [1, 100] of an image."""
     x = nn.relu(nn.conv2d(image, **weights["stem"], padding="SAME"))
     for p in weights["stages"]:
         x = nn.relu(nn.conv2d(x, **p["down"], strides=2, padding="SAME"))

@@ -20,18 +20,18 @@ HERE = Path(__file__).parent
 
 
 def tensor(array):
-    """A parameter."""
+    """Return an array as a frozen PyTorch parameter."""
     data = torch.from_numpy(numpy.ascontiguousarray(array))
     return torch.nn.Parameter(data, requires_grad=False)
 
 
 def tensors(*arrays):
-    """Several parameters."""
+    """Return several arrays as a list of frozen PyTorch parameters."""
     return torch.nn.ParameterList([tensor(array) for array in arrays])
 
 
 class Scoring(torch.nn.Module):
-    """The language model of scoring.py."""
+    """The language model of scoring.py in PyTorch, with the same weights."""
 
     names = ("tokens", "following")
 
@@ -46,9 +46,11 @@ class Scoring(torch.nn.Module):
 
     @staticmethod
     def _norm(p):
+        """Return the parameters of a layer norm."""
         return tensors(p["scale"], p["bias"])
 
     def _block(self, p):
+        """Return the parameters of a transformer block."""
         attention = p["attention"]
         width = len(attention["query"])
         wide = [
@@ -66,7 +68,7 @@ class Scoring(torch.nn.Module):
         }
 
     def forward(self, tokens, following):
-        """Log probabilities [1, length] of the following tokens."""
+        """Return log probabilities [1, length] of the following tokens."""
         length, width = tokens.shape[1], self.embedding.shape[1]
         x = functional.embedding(tokens, self.embedding) + self.positions[:length]
         for p in self.blocks:
@@ -84,7 +86,7 @@ class Scoring(torch.nn.Module):
         return scores.gather(-1, following.long().unsqueeze(-1)).squeeze(-1)
 
     def examples(self):
-        """Inputs, and which of their sizes are symbols."""
+        """Return example inputs, and which of their sizes are symbols."""
         length = torch.export.Dim("length", min=1, max=len(self.positions))
         # two tensors: torch.export takes one that is given twice for one input
         inputs = tuple(torch.zeros((1, 48), dtype=torch.int32) for _ in self.names)
@@ -92,7 +94,7 @@ class Scoring(torch.nn.Module):
 
 
 class Images(torch.nn.Module):
-    """The convolutional network of images.py; images come with their channels last."""
+    """The convolutional network of images.py in PyTorch; images are channels-last."""
 
     names = ("image",)
 
@@ -108,10 +110,11 @@ class Images(torch.nn.Module):
 
     @staticmethod
     def _conv(p):
+        """Return the parameters of a convolution in PyTorch's layout."""
         return tensors(p["kernel"].transpose(3, 2, 0, 1), p["bias"])
 
     def forward(self, image):
-        """The logits [1, 100] of an image."""
+        """Return the logits [1, 100] of an image."""
         x = image.permute(0, 3, 1, 2)
         x = functional.relu(functional.conv2d(x, *self.stem, padding=1))
         for p in self.stages:
@@ -123,7 +126,7 @@ class Images(torch.nn.Module):
         return x.mean(dim=(2, 3)) @ self.head
 
     def examples(self):
-        """Inputs, and which of their sizes are symbols."""
+        """Return example inputs, and which of their sizes are symbols."""
         sizes = [
             torch.export.Dim(f"{n}_16", min=2, max=16) for n in ("height", "width")
         ]
@@ -132,7 +135,7 @@ class Images(torch.nn.Module):
 
 
 def export(name, folder):
-    """Write both files of a model."""
+    """Write a model's ONNX and torch.export files."""
     weights = runpy.run_path(str(HERE / f"{name}.py"))["weights"].tree
     model = {"scoring": Scoring, "images": Images}[name](weights).eval()
     inputs, sizes = model.examples()

@@ -22,18 +22,22 @@ rng = numpy.random.default_rng(0)
 
 
 def normal(*shape):
+    """Return random normal weights of a shape."""
     return 0.05 * rng.standard_normal(shape, "f4")
 
 
 def dense(inputs, outputs):
+    """Return random parameters of a dense layer."""
     return {"kernel": normal(inputs, outputs), "bias": numpy.zeros(outputs, "f4")}
 
 
 def norm():
+    """Return the initial parameters of a layer norm."""
     return {"scale": numpy.ones(WIDTH, "f4"), "bias": numpy.zeros(WIDTH, "f4")}
 
 
 def block():
+    """Return random parameters of a transformer block."""
     depth = WIDTH // HEADS
     kernels = {name: normal(WIDTH, HEADS, depth) for name in ("query", "key", "value")}
     return {
@@ -61,7 +65,9 @@ tokens = aotc.Spec((1, length), "i32")
 
 @aotc.entry(tokens=tokens, following=tokens)
 def score(weights, tokens, following):
-    """Log probabilities [1, length] of the following tokens, given those before."""
+    """Return log probabilities [1, length] of the following tokens, given those
+    before.
+    """
     positions = nn.embedding(weights["positions"], np.arange(tokens.shape[1]))
     x = nn.embedding(weights["tokens"], tokens) + positions
     for p in weights["blocks"]:

@@ -23,7 +23,7 @@ IMAGES = {
 
 
 def scoring(rng):
-    """Rows of length and count."""
+    """Yield the CSV lines of traffic for the language model: lengths and counts."""
     drawn = numpy.exp(rng.normal(numpy.log(48), 0.9, CALLS))
     lengths = numpy.clip(numpy.rint(drawn), 1, LONGEST).astype(int)
     lengths[rng.random(CALLS) < 0.1] = LONGEST
@@ -33,7 +33,7 @@ def scoring(rng):
 
 
 def images(rng):
-    """Rows of height, width and count."""
+    """Yield the CSV lines of traffic for the image model: heights, widths, counts."""
     yield "height,width,count"
     for (height, width), count in IMAGES.items():
         yield f"{height},{width},{count}"

@@ -48,7 +48,7 @@ Mismatch = Callable[[Any, Any, float, float], str | None]
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings by which cases are compiled.
+    """The target, level and kernel settings by which cases are compiled.
 
     Args:
         target: to compile for.
@@ -72,7 +72,7 @@ class Settings:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add those of `settings_of`."""
+    """Add the command-line options of `settings_of` to a parser."""
     parser.add_argument("--target", type=Target.parse, default=Settings.target)
     parser.add_argument(
         "-O", dest="level", type=int, choices=LEVELS, default=LEVELS[-1]
@@ -91,7 +91,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Return the settings that were asked for; `--kernels` is heeded at once."""
+    """Return the settings that a command line asks for; `--kernels` takes effect at
+    once.
+    """
     if options.kernels:
         write_kernels_of_any_size()
     return Settings(
@@ -101,7 +103,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 @dataclass(frozen=True)
 class Traced:
-    """A case as an entry of the inputs that need not be known."""
+    """A case traced as an entry, with the arguments that are not constants."""
 
     case: Any
     entry: EntryFunction
@@ -110,7 +112,7 @@ class Traced:
 
 @dataclass
 class Compiled:
-    """Outcomes of the cases that were compiled.
+    """Counts of cases that passed, failed to compile, or differed.
 
     Args:
         passed: how many give what they should.
@@ -144,7 +146,7 @@ def run_compiled(
     mismatch: Mismatch,
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
 ) -> Compiled:
-    """Compile and run the cases."""
+    """Compile and run cases in batches; return the outcomes."""
     result, ready = Compiled(settings=settings), []
     for number, case in enumerate(cases):
         found = traced(case, f"case_{number}", settings)
@@ -171,7 +173,7 @@ def run_compiled(
 def _with_kernels(
     cases: Sequence[Traced], mismatch: Mismatch, result: Compiled
 ) -> list[Traced]:
-    """Select cases that kernels compute a part of; passes judge the others."""
+    """Return the cases that have kernels; evaluate the others after the passes."""
     chosen: list[Traced] = []
     optimized, regions, *_ = PASS_STAGES
     level = result.settings.level
@@ -212,7 +214,9 @@ def _difference(each: Traced, found: Sequence[Array], mismatch: Mismatch) -> str
 
 
 def traced(case: Any, name: str, settings: Settings) -> Traced | str:
-    """The case as an entry; small inputs are constants if it needs them to be known."""
+    """Trace a case as an entry, with small inputs as constants if needed; or return why
+    not.
+    """
     error = ""
     for known in _choices(case.inputs):
         attempt = _entry(case, name, known, settings.are_weights)
@@ -226,12 +230,14 @@ def traced(case: Any, name: str, settings: Settings) -> Traced | str:
 
 
 def _general(message: str) -> str:
-    """A message without what follows from the case."""
+    """Return an error message without its case-specific details."""
     return message.partition(";")[0].partition("(")[0][:100]
 
 
 def _choices(inputs: Sequence[Array]) -> Iterator[set[int]]:
-    """Choices of constant inputs: none, then small integers, then all small ones."""
+    """Yield sets of inputs to make constants: none, small integers, then all small
+    ones.
+    """
     small = {i for i, x in enumerate(inputs) if x.size <= SMALL}
     whole = {i for i in small if inputs[i].dtype.kind in "iub"}
     yield set()
@@ -241,6 +247,7 @@ def _choices(inputs: Sequence[Array]) -> Iterator[set[int]]:
 
 
 def _entry(case: Any, name: str, known: set[int], are_weights: bool) -> Traced:
+    """Return a case as an entry in which the inputs in `known` are constants."""
     network: Imported = case.network
     tree = {} if network.weights is None else network.weights.tree
     given = [x for i, x in enumerate(case.inputs) if i not in known]
@@ -269,6 +276,7 @@ def _entry(case: Any, name: str, known: set[int], are_weights: bool) -> Traced:
 
 
 def _spec(array: Array) -> Spec:
+    """Return an array's shape and dtype as a spec."""
     return Spec(array.shape, canonical_dtype(array.dtype))
 
 
@@ -281,7 +289,9 @@ def _outcomes(
     settings: Settings,
     kernels: Counter[str],
 ) -> Iterator[tuple[Traced, str | None]]:
-    """Describe how results of each case differ; what does not compile stands alone."""
+    """Compile a batch and yield each case's difference, None if right; halve it on
+    errors.
+    """
     try:
         program = trace([each.entry for each in batch], {})
         program.level = settings.level
@@ -305,7 +315,7 @@ def _outcomes(
 
 
 def _load(vmfb: bytes, program: Program) -> LoadedModule:
-    """The code with the weights of its program."""
+    """Load compiled code with the weights of its program."""
     device = engine.device("llvm-cpu", threads=1)
     with TemporaryDirectory() as folder:
         archive, index = Path(folder) / "weights.irpa", iree.ParameterIndex()
@@ -317,6 +327,7 @@ def _load(vmfb: bytes, program: Program) -> LoadedModule:
 def _run(
     each: Traced, entry: Any, code: LoadedModule, mismatch: Mismatch
 ) -> str | None:
+    """Call an entry on a case's arguments; describe a difference, or return None."""
     arguments = iree.VmVariantList(len(each.arguments))
     results = iree.VmVariantList(len(entry.results))
     device, inputs = code.device, entry.ports("input")
@@ -334,4 +345,5 @@ def _run(
 
 
 def _leaf(port: Any) -> Leaf:
+    """Return an entry's input or output as a `Leaf`."""
     return Leaf(port.name, port.type.dtype, tuple(port.type.shape))

@@ -27,7 +27,7 @@ BATCH = Dim("batch", max=64)
 
 
 def bert():
-    """BERT-base: 12 layers, 110 million parameters."""
+    """Return BERT-base in PyTorch: 12 layers, 110 million parameters."""
     words = torch.ones(2, 128, dtype=torch.int64)
     varying = {0: BATCH, 1: Dim("length", min=2, max=512)}
     inputs = {"input_ids": words, "attention_mask": words}
@@ -35,7 +35,7 @@ def bert():
 
 
 def resnet():
-    """ResNet-50: 26 million parameters."""
+    """Return ResNet-50 in PyTorch: 26 million parameters."""
     module = hf.ResNetForImageClassification(hf.ResNetConfig())
     inputs = {"pixel_values": torch.randn(2, 3, 224, 224)}
     return module, inputs, {"pixel_values": {0: BATCH}}
@@ -45,7 +45,7 @@ MODELS = (bert, resnet)
 
 
 def times(module, inputs, shapes) -> tuple[float, float]:
-    """Seconds of torch's export and of aotc's import."""
+    """Return the seconds of torch's export and of aotc's import."""
     start = time.perf_counter()
     program = export_program(module, (), inputs, shapes)
     between = time.perf_counter()
@@ -54,7 +54,7 @@ def times(module, inputs, shapes) -> tuple[float, float]:
 
 
 def cpu() -> str:
-    """The processor's name."""
+    """Return the CPU's name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]

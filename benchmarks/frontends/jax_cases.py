@@ -16,10 +16,12 @@ _RANDOM = np.random.RandomState(0)
 
 
 def _f32(*shape: int) -> Any:
+    """Return random f32 numbers of a shape."""
     return _RANDOM.randn(*shape).astype(np.float32)
 
 
 def _i32(high: int, *shape: int) -> Any:
+    """Return random i32 numbers below `high`."""
     return _RANDOM.randint(0, high, shape).astype(np.int32)
 
 
@@ -31,6 +33,7 @@ SQUARE = _f32(5, 5) + 4 * np.eye(5, dtype=np.float32)
 
 
 def _newton(x: Any) -> Any:
+    """Square root by a while loop."""
     return lax.while_loop(
         lambda s: jnp.abs(s[0] ** 2 - x) > 1e-3,
         lambda s: ((s[0] + x / s[0]) / 2, s[1] + 1),
@@ -39,14 +42,18 @@ def _newton(x: Any) -> Any:
 
 
 def _scan(x: Any) -> Any:
+    """Scan with tanh."""
     return lax.scan(lambda c, y: (jnp.tanh(c + y), c * y), x[0], x)
 
 
 def _scan_back(x: Any) -> Any:
+    """Scan from the end."""
     return lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, reverse=True)
 
 
 def _scan_of_scans(x: Any) -> Any:
+    """Scan within a scan."""
+
     def outer(c: Any, row: Any) -> Any:
         return lax.scan(lambda d, e: (d + e, d * e), c, row)
 
@@ -54,6 +61,8 @@ def _scan_of_scans(x: Any) -> Any:
 
 
 def _nested_loop(x: Any) -> Any:
+    """Counted loop within a loop, whose bound is the outer index."""
+
     def outer(i: Any, x: Any) -> Any:
         return lax.fori_loop(0, i, lambda j, y: y + j * x.mean(), x)
 
@@ -61,14 +70,18 @@ def _nested_loop(x: Any) -> Any:
 
 
 def _branches(index: Any, x: Any) -> Any:
+    """Switch with three branches."""
     return lax.switch(index, [jnp.sin, jnp.cos, lambda x: x * 2], x)
 
 
 def _condition(x: Any) -> Any:
+    """Conditional with two results."""
     return lax.cond(x.sum() > 0, lambda x: (x, x + 1), lambda x: (-x, x * 2), x)
 
 
 def _collatz(n: Any) -> Any:
+    """Number of Collatz steps, by a while loop with a conditional."""
+
     def step(state: Any) -> Any:
         n, count = state
         return lax.cond(n % 2 == 0, lambda n: n // 2, lambda n: 3 * n + 1, n), count + 1
@@ -77,6 +90,7 @@ def _collatz(n: Any) -> Any:
 
 
 def _dynamic_bound(n: Any, x: Any) -> Any:
+    """Counted loop whose bound is an argument."""
     return lax.fori_loop(0, n, lambda i, y: y * 1.5 + i, x)
 
 
@@ -101,6 +115,8 @@ CONTROL = [
 
 
 def _gradient(name: str, function: Any, *args: Any) -> Any:
+    """Return a case: the gradient of a function of these arguments."""
+
     def summed(*args: Any) -> Any:
         leaves = jax.tree.leaves(function(*args))
         return sum(jnp.sum(leaf * jnp.cos(leaf)) for leaf in leaves)
@@ -109,6 +125,7 @@ def _gradient(name: str, function: Any, *args: Any) -> Any:
 
 
 def _conv(**options: Any) -> Any:
+    """Return a convolution with these options."""
     numbers = ("NHWC", "HWIO", "NHWC")
     options = {"window_strides": (1, 1), "padding": "SAME", **options}
     return lambda x, w: lax.conv_general_dilated(
@@ -117,6 +134,7 @@ def _conv(**options: Any) -> Any:
 
 
 def _pool(function: Any, first: Any) -> Any:
+    """Return a 3 x 3 pooling by a reduction and its initial value."""
     return lambda x: lax.reduce_window(
         x, first, function, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"
     )
@@ -219,6 +237,8 @@ WINDOWS = [
 
 
 def _reduced_pair(x: Any) -> Any:
+    """Reduction of two arrays by one combining function."""
+
     def combine(one: Any, other: Any) -> Any:
         return one[0] * other[0], one[1] * other[0] + other[1]
 
@@ -226,6 +246,7 @@ def _reduced_pair(x: Any) -> Any:
 
 
 def _descending(x: Any) -> Any:
+    """Sort and argsort in falling order."""
     return -jnp.sort(-x, -1), jnp.argsort(x, -1, descending=True)
 
 
@@ -280,6 +301,7 @@ KEY = np.uint32([3, 14])
 
 
 def _drawn(name: str, draw: Any) -> Any:
+    """Return a case that draws random numbers with a fixed key."""
     return (f"random/{name}", lambda key: draw(jax.random.wrap_key_data(key)), KEY)
 
 

@@ -49,7 +49,7 @@ main = aotc.from_jax(model.function, specs)
 
 @dataclass
 class Row:
-    """The outcome of a model."""
+    """The times and error of one imported model, or its failure."""
 
     name: str
     imported: float = 0.0
@@ -59,12 +59,12 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Return whether it gives what JAX gives."""
+        """Return whether the results equal JAX's within the tolerance."""
         return self.error <= TOLERANCE
 
 
 def measured(name: str, model: Model, evaluate: bool) -> Row:
-    """Import and run a model."""
+    """Import a model and run it; return its row of times and error."""
     row = Row(name)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def measured(name: str, model: Model, evaluate: bool) -> Row:
 
 
 def saved(name: str, model: Model, folder: Path) -> Path:
-    """The model as a file."""
+    """Export a JAX model to a file; return its path."""
     if model.trains:
         file = folder / "model.py"
         file.write_text(MODEL.format(name=name), encoding="utf-8")
@@ -98,7 +98,7 @@ def saved(name: str, model: Model, folder: Path) -> Path:
 
 
 def compared(model: Model, call: Callable[..., Any]) -> float:
-    """The largest error of all calls."""
+    """Return the largest error of several calls against JAX."""
     stored, errors = model.stored, []
     function = jax.jit(model.function)
     for sizes in SIZES:
@@ -112,7 +112,9 @@ def compared(model: Model, call: Callable[..., Any]) -> float:
 
 
 def evaluated(program: Any) -> Callable[..., Any]:
-    """A function of inputs by the reference evaluator, which keeps the state."""
+    """Return a function that runs a program by the reference evaluator, with its
+    state.
+    """
     run_passes(program.module, ["autodiff", "inline"])
     entry = program.entry("main")
     stored = dict(program.parameters)
@@ -128,7 +130,9 @@ def evaluated(program: Any) -> Callable[..., Any]:
 
 
 def built(row: Row, file: Path) -> Callable[..., Any]:
-    """A function of inputs by the compiled bundle."""
+    """Build a bundle and return a function that calls it; record the time in the
+    row.
+    """
     start = time.perf_counter()
     report = pipeline.build(file, output=file.parent, sign=False)
     row.build = time.perf_counter() - start
@@ -137,7 +141,7 @@ def built(row: Row, file: Path) -> Callable[..., Any]:
 
 
 def relative(found: Any, expected: Any) -> float:
-    """The largest difference by the largest value."""
+    """Return the largest difference relative to the largest expected value."""
     found, expected = np.asarray(found, "f8"), np.asarray(expected, "f8")
     if found.shape != expected.shape:
         return float("inf")
@@ -146,7 +150,7 @@ def relative(found: Any, expected: Any) -> float:
 
 
 def report(rows: list[Row]) -> str:
-    """The table, in Markdown."""
+    """Return the report's Markdown table."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in JAX",

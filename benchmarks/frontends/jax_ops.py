@@ -58,7 +58,7 @@ CACHED = 200  # cases after which what JAX compiled is dropped
 
 @dataclass(frozen=True)
 class Case:
-    """A function of JAX with arguments."""
+    """A JAX function and its arguments, to be imported and compared."""
 
     name: str
     function: Callable[..., Any]
@@ -66,13 +66,15 @@ class Case:
 
     @property
     def group(self) -> str:
-        """The primitive."""
+        """The JAX primitive's name."""
         return self.name.split("/")[0]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a case; if it passed, with what there is to compile."""
+    """The outcome of a case: its status and reason, and what to compile if it
+    passed.
+    """
 
     case: Case
     status: str
@@ -82,7 +84,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Flat:
-    """A case as a function of real arrays, with its results."""
+    """A case with complex arrays split into real ones, and its expected results."""
 
     name: str
     network: Network
@@ -94,18 +96,18 @@ class Flat:
 
 @dataclass(frozen=True)
 class Network:
-    """An imported function of the real arrays that its arguments are made of."""
+    """An imported function that takes and returns real arrays for complex ones."""
 
     imported: Any
     args: tuple[Any, ...]
 
     @property
     def weights(self) -> Any:
-        """Weights of the function."""
+        """The weights of the imported function."""
         return self.imported.weights
 
     def __call__(self, *given: Any) -> dict[str, Any]:
-        """The results' real arrays."""
+        """Call the function; return its results as real arrays."""
         count = 0 if self.weights is None else 1
         rest = iter(given[count:])
         args = jax.tree.map(lambda x: paired(x, rest), self.args)
@@ -114,7 +116,7 @@ class Network:
 
 
 def cases(own: bool = False) -> Iterator[Case]:
-    """All cases, made one after the other from one seed."""
+    """Yield all cases, with arguments drawn in order from one seed."""
     for name, function, *args in jax_cases.CASES:
         yield Case(name, function, tuple(args))
     if own:
@@ -129,6 +131,7 @@ def cases(own: bool = False) -> Iterator[Case]:
 
 
 def _of_record(record: Any) -> Iterator[Case]:
+    """Yield cases of one of JAX's test records, for each of its dtypes."""
     make = record.rng_factory(np.random.RandomState(0))
     dtypes = dict.fromkeys(jax.dtypes.canonicalize_dtype(d) for d in record.dtypes)
     for dtype in dtypes:
@@ -141,18 +144,20 @@ def _of_record(record: Any) -> Iterator[Case]:
 
 
 def is_pair(x: Any) -> bool:
-    """Return whether it is a complex array of aotc."""
+    """Return whether something is aotc's complex array."""
     return isinstance(x, Complex)
 
 
 def paired(x: Any, rest: Iterator[Any]) -> Any:
-    """The next real array, or two of them if the argument x is complex."""
+    """Return the next real array, or a complex one of the next two if `x` is
+    complex.
+    """
     first = next(rest)
     return Complex(first, next(rest)) if x.dtype.kind == "c" else first
 
 
 def parts(x: Any) -> list[Any]:
-    """The real arrays that an array is made of."""
+    """Return the real arrays of an array: itself, or real and imaginary part."""
     if isinstance(x, Complex):
         return [x.real, x.imag]
     if getattr(x.dtype, "kind", "") == "c":
@@ -161,7 +166,7 @@ def parts(x: Any) -> list[Any]:
 
 
 def whole(x: Any) -> Any:
-    """A NumPy array of a result."""
+    """Return a result as a NumPy array, complex if it is a pair."""
     if isinstance(x, Complex):
         real, imag = np.asarray(x.real), np.asarray(x.imag)
         return real + imag * real.dtype.type(1) * 1j
@@ -172,7 +177,7 @@ def whole(x: Any) -> Any:
 
 
 def outcome(case: Case) -> Outcome:
-    """Return the outcome of a case by the reference."""
+    """Import a case and compare its reference results with JAX's."""
     args = tuple(jax.tree.map(lambda x: np.asarray(jax.numpy.asarray(x)), case.args))
     try:
         want = [np.asarray(x) for x in jax.tree.leaves(jax.jit(case.function)(*args))]
@@ -204,7 +209,7 @@ def outcome(case: Case) -> Outcome:
 
 
 def refusal(error: AotcError) -> str:
-    """Return what an error calls unsupported."""
+    """Return the op or feature that an error names as unsupported."""
     if error.code == "unsupported-ops" and "\n" in error.message:
         lines = error.message.splitlines()[1:]
         return "; ".join(line.strip().partition("; at ")[0] for line in lines)
@@ -230,7 +235,7 @@ def difference(case: Case, got: Sequence[Any], want: Sequence[Any]) -> str:
 
 
 def reordered(results: Sequence[Any]) -> list[Any]:
-    """Rows of results in an order that does not depend on how ties were broken."""
+    """Sort rows of results, so that the order of ties does not matter."""
     if results[0].ndim != 1:
         return list(results)
     order = np.lexsort(results[::-1])
@@ -260,7 +265,9 @@ def mismatch(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str |
 
 
 def chosen(all_cases: Iterable[Case], only: str, most: int) -> Iterator[Case]:
-    """The first `most` cases of each primitive (0: all) with `only` in their names."""
+    """Yield the first `most` cases of each primitive (0: all) with `only` in their
+    names.
+    """
     seen: dict[str, int] = collections.Counter()
     for case in all_cases:
         if only in case.name:
@@ -270,7 +277,7 @@ def chosen(all_cases: Iterable[Case], only: str, most: int) -> Iterator[Case]:
 
 
 def swept(cases: Iterable[Case], keep: int) -> list[Outcome]:
-    """The outcomes of cases; what is wrong is printed at once.
+    """Run all cases and print what is wrong at once; return the outcomes.
 
     The first `keep` of each group that pass keep what there is to compile.
     """
@@ -291,7 +298,7 @@ def swept(cases: Iterable[Case], keep: int) -> list[Outcome]:
 
 
 def report(found: Sequence[Outcome], compiled: Compiled | None) -> str:
-    """The figures, and what stands in the way, in Markdown."""
+    """Return the report in Markdown: counts, and reasons against cases."""
     counts = collections.Counter(each.status for each in found)
     tried = len(found) - counts["skipped"]
     groups = {each.case.group for each in found}
@@ -314,7 +321,7 @@ def report(found: Sequence[Outcome], compiled: Compiled | None) -> str:
 
 
 def of_compiled(compiled: Compiled) -> list[str]:
-    """Return the outcomes of the cases that were compiled."""
+    """Return the report's lines on compiled cases."""
     refused = compiled.refused.total()
     lines = [
         f"## {compiled.title()}",
@@ -331,7 +338,7 @@ def of_compiled(compiled: Compiled) -> list[str]:
 
 
 def section(status: str, found: Sequence[Outcome]) -> list[str]:
-    """The cases of one status, by what is said of them."""
+    """Return a report section with the cases of one status, grouped by reason."""
     if not found:
         return []
     reasons: dict[str, list[str]] = {}
@@ -346,7 +353,7 @@ def section(status: str, found: Sequence[Outcome]) -> list[str]:
 
 
 def main() -> int:
-    """Run the sweep; the exit code is 1 if anything is wrong."""
+    """Run the sweep; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases with this in their name")
     parser.add_argument("--most", type=int, default=0, help="cases of each primitive")

@@ -25,7 +25,7 @@ _RANDOM = np.random.RandomState(0)
 
 @dataclass(frozen=True)
 class Model:
-    """A function, what it stores, and its inputs.
+    """A JAX model: a function, its stored arrays, and specs of its inputs.
 
     Args:
         function: of the stored arrays and the inputs by their names.
@@ -40,12 +40,13 @@ class Model:
     trains: bool = False
 
     def drawn(self, batch: int, length: int) -> dict[str, Any]:
-        """Inputs of one call."""
+        """Draw random inputs of one call."""
         sizes = {"batch": batch, "length": length}
         return {name: _drawn(spec, sizes) for name, spec in self.inputs.items()}
 
 
 def _drawn(spec: aotc.Spec, sizes: dict[str, int]) -> Any:
+    """Draw a random array for a spec."""
     shape = [n if isinstance(n, int) else n.value(sizes) for n in spec.shape]
     if spec.dtype == "i32":
         return _RANDOM.randint(0, 10, shape).astype(np.int32)
@@ -55,10 +56,12 @@ def _drawn(spec: aotc.Spec, sizes: dict[str, int]) -> Any:
 
 
 def _matrix(*shape: int) -> Any:
+    """Return a random matrix, scaled by its inputs."""
     return (_RANDOM.randn(*shape) / np.sqrt(np.prod(shape[:-1]))).astype(np.float32)
 
 
 def _zeros(*shape: int) -> Any:
+    """Return zeros in f32."""
     return np.zeros(shape, np.float32)
 
 
@@ -66,13 +69,13 @@ def _zeros(*shape: int) -> Any:
 
 
 def cross_entropy(scores: Any, labels: Any) -> Any:
-    """The mean over all but the last axis."""
+    """Return the mean cross-entropy over all but the last axis."""
     chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), labels[..., None], -1)
     return -chosen.mean()
 
 
 def adam(network: Model, loss: Callable[..., Any], **labels: aotc.Spec) -> Model:
-    """A training step of a network: Adam on gradients clipped by their norm."""
+    """Return a training step of a network: Adam on gradients clipped by norm."""
 
     def step(stored: Any, **inputs: Any) -> Any:
         params, first, second, count = stored
@@ -97,6 +100,7 @@ def adam(network: Model, loss: Callable[..., Any], **labels: aotc.Spec) -> Model
 
 
 def _mlp(params: Any, x: Any) -> Any:
+    """Multi-layer perceptron."""
     for layer in params[:-1]:
         x = jax.nn.relu(x @ layer["w"] + layer["b"])
     return x @ params[-1]["w"] + params[-1]["b"]
@@ -110,11 +114,13 @@ MLP = Model(
 
 
 def _normed(x: Any, scale: Any) -> Any:
+    """Layer norm without a bias."""
     centred = x - x.mean(-1, keepdims=True)
     return scale * centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
 
 
 def _attention(layer: Any, x: Any) -> Any:
+    """Causal self-attention."""
     parts = jnp.split(x @ layer["in"], 3, -1)
     q, k, v = (p.reshape(*p.shape[:2], HEADS, -1) for p in parts)
     y = jax.nn.dot_product_attention(q, k, v, is_causal=True)
@@ -122,12 +128,13 @@ def _attention(layer: Any, x: Any) -> Any:
 
 
 def _rotated(x: Any) -> Any:
-    """Positions as angles, added to the embedding."""
+    """Return an embedding plus sines and cosines of its positions."""
     place = jnp.arange(x.shape[1])[:, None] / 100 ** (jnp.arange(0, WIDTH, 2) / WIDTH)
     return x + jnp.concatenate([jnp.sin(place), jnp.cos(place)], -1)
 
 
 def _transformer(params: Any, tokens: Any) -> Any:
+    """Causal transformer: logits of all positions."""
     x = _rotated(params["words"][tokens])
     for layer in params["layers"]:
         x = x + _attention(layer, _normed(x, layer["scale"]))
@@ -136,6 +143,7 @@ def _transformer(params: Any, tokens: Any) -> Any:
 
 
 def _layer() -> Any:
+    """Return random parameters of a transformer layer."""
     return {
         "in": _matrix(WIDTH, 3 * WIDTH),
         "out": _matrix(WIDTH, WIDTH),
@@ -154,6 +162,7 @@ TRANSFORMER = Model(
 
 
 def _conv(x: Any, kernel: Any, stride: int = 1) -> Any:
+    """Convolution with "SAME" padding, channels last."""
     numbers = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         x, kernel, (stride, stride), "SAME", dimension_numbers=numbers
@@ -161,11 +170,13 @@ def _conv(x: Any, kernel: Any, stride: int = 1) -> Any:
 
 
 def _batch_norm(x: Any) -> Any:
+    """Normalise by the statistics of the batch."""
     mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
     return (x - mean) * lax.rsqrt(variance + 1e-5)
 
 
 def _cnn(params: Any, image: Any) -> Any:
+    """Residual convolutional network."""
     x = jax.nn.relu(_batch_norm(_conv(image, params["stem"], 2)))
     x = lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
     for kernel in params["blocks"]:
@@ -185,6 +196,7 @@ CNN = Model(
 
 
 def _unet(params: Any, image: Any) -> Any:
+    """Small U-Net with a resize and a transposed convolution."""
     high = jax.nn.relu(_conv(image, params["in"]))
     low = jax.nn.relu(_conv(high, params["down"], 2))
     shape = (image.shape[0], 16, 16, 16)
@@ -206,6 +218,8 @@ UNET = Model(
 
 
 def _lstm(params: Any, x: Any) -> Any:
+    """LSTM by a scan."""
+
     def step(carried: Any, now: Any) -> Any:
         h, c = carried
         gates = now @ params["x"] + h @ params["h"] + params["b"]
@@ -232,7 +246,7 @@ LSTM = Model(
 
 
 def _experts(params: Any, x: Any) -> Any:
-    """The two best of four experts, weighted."""
+    """Mixture of experts: the two best of four, weighted."""
     weight, chosen = lax.top_k(jax.nn.softmax(x @ params["gate"]), 2)
     hidden = jax.nn.relu(jnp.einsum("bi,eio->beo", x, params["up"]))
     every = jnp.einsum("beo,eod->bed", hidden, params["down"])
@@ -248,6 +262,7 @@ EXPERTS = Model(
 
 
 def _vae_loss(params: Any, x: Any, key: Any) -> Any:
+    """Loss of a variational autoencoder."""
     mean, spread = jnp.split(jax.nn.tanh(x @ params["in"]) @ params["code"], 2, -1)
     noise = jax.random.normal(jax.random.wrap_key_data(key), mean.shape)
     decoded = jax.nn.tanh((mean + jnp.exp(spread) * noise) @ params["out"])
@@ -263,7 +278,7 @@ VAE = Model(
 
 
 def _decoder(stored: Any, token: Any) -> Any:
-    """One step of generation: attention to the keys and values of earlier ones."""
+    """One decoding step: attention to cached keys and values."""
     params, keys, values, count = stored
     x = params["words"][token]
     q, k, v = jnp.split(x @ params["in"], 3, -1)
@@ -289,7 +304,7 @@ DECODER = Model(
 
 
 def _pendulum(params: Any, x: Any) -> Any:
-    """A neural differential equation, with Runge and Kutta's method."""
+    """Neural differential equation by the Runge-Kutta method."""
 
     def slope(y: Any) -> Any:
         return jnp.tanh(y @ params["in"]) @ params["out"]
@@ -314,6 +329,8 @@ LABELS = aotc.Spec((BATCH,), "i32")
 
 
 def _classified(network: Model) -> Callable[..., Any]:
+    """Return a classifier's loss as a function of parameters, labels and inputs."""
+
     def loss(params: Any, labels: Any, **inputs: Any) -> Any:
         return cross_entropy(network.function(params, **inputs), labels)
 
@@ -321,10 +338,12 @@ def _classified(network: Model) -> Callable[..., Any]:
 
 
 def _predicted(params: Any, tokens: Any) -> Any:
+    """Loss of the next token."""
     return cross_entropy(_transformer(params, tokens)[:, :-1], tokens[:, 1:])
 
 
 def _followed(params: Any, x: Any) -> Any:
+    """Mean square of the differential equation's result."""
     return (_pendulum(params, x) ** 2).mean()
 
 

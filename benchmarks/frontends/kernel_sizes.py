@@ -12,7 +12,7 @@ from aotc.kernels.planning import chain
 
 
 def thresholds() -> Iterator[tuple[ModuleType, str]]:
-    """Thresholds for operators that are worth a kernel: modules, and names in them."""
+    """Yield (module, name) of each constant below which an op has no kernel."""
     yield from ((grain, name) for name in vars(grain) if name.startswith("LEAST"))
     yield chain, "_LEAST"
     yield gpu_families, "_LEAST"
@@ -20,6 +20,6 @@ def thresholds() -> Iterator[tuple[ModuleType, str]]:
 
 
 def write_kernels_of_any_size() -> None:
-    """Have kernels compute what is too little work to gain by them, from now on."""
+    """Set all thresholds to zero, so that ops of any size have kernels."""
     for module, name in thresholds():
         setattr(module, name, 1)

@@ -39,19 +39,19 @@ OPSETS = {"dynamo": 20, "torchscript": 17}
 
 @dataclass
 class Exported(Row):
-    """The outcome of a model from one exporter."""
+    """The outcome of a model that one ONNX exporter wrote."""
 
     exporter: str = "dynamo"
     outputs: Sequence[str] = ()
 
     @property
     def shown(self) -> str:
-        """The error, if there is one."""
+        """The error as text, if there is one."""
         return "" if self.error != self.error else f"{self.error:.1e}"
 
 
 def measured(model, exporter: str, run) -> Exported:
-    """Export, import and run a model."""
+    """Export a model to ONNX, import and run it; return its row."""
     row = Exported(model.__name__, exporter=exporter)
     torch.manual_seed(0)
     module, inputs, axes = model()
@@ -76,19 +76,19 @@ def measured(model, exporter: str, run) -> Exported:
 
 
 def results(row: Exported, found):
-    """The results in the file's order."""
+    """Return the module's results in the ONNX file's order."""
     return [found[name] for name in row.outputs] if isinstance(found, dict) else [found]
 
 
 def error(found, expected) -> float:
-    """The largest error of all results."""
+    """Return the largest relative error of all results."""
     wanted = [x for x in torch.utils._pytree.tree_leaves(expected) if x is not None]
     pairs = zip(found, wanted, strict=True)
     return max(relative(np.asarray(got), want.numpy()) for got, want in pairs)
 
 
 class ByPlace(torch.nn.Module):
-    """A module that takes its inputs by place, as the exporters like it."""
+    """A module that takes its inputs by position and returns a flat list."""
 
     def __init__(self, module, names):
         super().__init__()
@@ -100,7 +100,7 @@ class ByPlace(torch.nn.Module):
 
 
 def save(row: Exported, module, example, axes, file: Path) -> None:
-    """Write the file, with sizes that vary."""
+    """Write the ONNX file, with symbolic sizes."""
     start = time.perf_counter()
     torch.onnx.export(
         ByPlace(module, list(example)).eval(),
@@ -119,7 +119,7 @@ def save(row: Exported, module, example, axes, file: Path) -> None:
 
 
 def _varying(exporter: str, axes):
-    """The sizes that vary, as an exporter takes them."""
+    """Return the varying axes in the form that an exporter takes."""
     if exporter == "torchscript":
         return {"dynamo": False, "dynamic_axes": axes}
     dims = {name: Dim(name, max=64) for name in ("batch", "images")}
@@ -134,7 +134,7 @@ def _varying(exporter: str, axes):
 
 
 def report(rows: list[Exported], command: str) -> str:
-    """The table, in Markdown."""
+    """Return the report's Markdown table."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in ONNX",
@@ -160,6 +160,7 @@ def report(rows: list[Exported], command: str) -> str:
 
 
 def _line(row: Exported) -> str:
+    """Return a row's line of the table."""
     said = row.said.splitlines()[0][:120].replace("|", "/") if row.said else ""
     times = (row.export, row.imported, row.build)
     cells = [row.name, row.exporter, row.ops, *(f"{t:.1f}" if t else "" for t in times)]

@@ -54,7 +54,7 @@ NOT_FOLLOWED = {
 
 @dataclass
 class Outcome:
-    """Outcomes of the tests: names, by status and reason."""
+    """Names of ONNX's node tests by outcome and reason."""
 
     passed: list[str] = field(default_factory=list)
     excluded: Counter[str] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One test that passed on the reference evaluator."""
+    """A test that passed on the reference evaluator, to be compiled."""
 
     name: str
     network: Imported
@@ -78,7 +78,7 @@ class Case:
 
 
 def excluded(case: Any) -> str | None:
-    """Return why a test is none of arrays, if it is not."""
+    """Return why a test is left out, such as strings; None if it is not."""
     if case.name in NOT_FOLLOWED:
         return "what ONNX Runtime computes differently"
     for value in (*case.model.graph.input, *case.model.graph.output):
@@ -93,7 +93,7 @@ def excluded(case: Any) -> str | None:
 
 
 def held(array: Any, code: int) -> np.ndarray[Any, Any]:
-    """An input or result of a test in the dtype that aotc holds it in."""
+    """Return an input or result of a test in the dtype that aotc uses for it."""
     kind = ELEMENTS[code]
     if isinstance(array, onnx.TensorProto):
         array = onnx.numpy_helper.to_array(array)
@@ -102,11 +102,12 @@ def held(array: Any, code: int) -> np.ndarray[Any, Any]:
 
 
 def _numpy(dtype: str) -> str:
+    """Return NumPy's code of a dtype."""
     return {"f32": "f4", "i8": "i1", "u8": "u1"}[dtype]
 
 
 def mismatch(got: Any, want: Any, rtol: float, atol: float) -> str | None:
-    """Describe how a result differs from the test's by more than its rounding."""
+    """Describe a result that differs by more than rounding; None if it does not."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return f"{got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
     if got.dtype.kind in "biu":
@@ -123,12 +124,13 @@ def mismatch(got: Any, want: Any, rtol: float, atol: float) -> str | None:
 
 
 def _wanted(case: Any, data_set: Any) -> list[Any]:
+    """Return a test's expected results, in aotc's dtypes."""
     codes = [value.type.tensor_type.elem_type for value in case.model.graph.output]
     return [held(a, code) for a, code in zip(data_set[1], codes, strict=True)]
 
 
 def evaluate(case: Any, outcome: Outcome) -> Case | None:
-    """Import one test and run it on the reference evaluator."""
+    """Import one test, run it by the reference evaluator, and record the outcome."""
     try:
         model = model_of(case.model, case.name, OnnxFiles(None, b""))
         built = network_of(model, {})
@@ -159,7 +161,7 @@ def evaluate(case: Any, outcome: Outcome) -> Case | None:
 
 
 def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
-    """The operators that stand in the way of a test, each with why."""
+    """Return (operator, reason) of what makes a test unsupported."""
     if error.code != "unsupported-ops" or not error.message.startswith("the model"):
         return [(_operator(case), f"{error.code}: {error.message}")]
     model = model_of(case.model, case.name, OnnxFiles(None, b""))
@@ -167,19 +169,19 @@ def _reasons(case: Any, error: AotcError) -> list[tuple[str, str]]:
 
 
 def _operator(case: Any) -> str:
-    """The operator that a test is about."""
+    """Return the operator that a test is about."""
     nodes = case.model.graph.node
     return nodes[0].op_type if len(nodes) == 1 else case.name.removeprefix("test_")
 
 
 def _is_random(case: Any) -> bool:
-    """Return whether the model draws numbers, which no test can expect."""
+    """Return whether a model draws random numbers."""
     random = ("Bernoulli", "Random", "Multinomial")
     return any(node.op_type.startswith(random) for node in case.model.graph.node)
 
 
 def chosen(pattern: str) -> Iterator[Any]:
-    """The tests whose names contain the pattern."""
+    """Yield the tests whose names contain the pattern."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cases = collect_testcases(None)
@@ -190,7 +192,7 @@ def chosen(pattern: str) -> Iterator[Any]:
 
 
 def report(outcome: Outcome, compiled: Compiled | None) -> str:
-    """The counts, and everything that did not pass, in Markdown."""
+    """Return the report in Markdown: counts, and everything that did not pass."""
     flag = " --compiled" if compiled else ""
     counted = len(outcome.passed) + outcome.refused + len(outcome.wrong)
     excluded = ", ".join(f"{n} of {why}" for why, n in outcome.excluded.items())
@@ -216,6 +218,7 @@ def report(outcome: Outcome, compiled: Compiled | None) -> str:
 
 
 def _of_compiled(compiled: Compiled) -> list[str]:
+    """Return the report's lines on compiled tests."""
     refused = compiled.refused.total()
     lines = [
         "",
@@ -233,6 +236,7 @@ def _of_compiled(compiled: Compiled) -> list[str]:
 
 
 def _listed(failures: Sequence[tuple[str, str]]) -> list[str]:
+    """Return failures as lines of a list."""
     rows = [f"- `{name}`: {why}" for name, why in failures]
     return ["", *rows] if rows else []
 

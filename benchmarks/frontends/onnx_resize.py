@@ -49,7 +49,7 @@ ROI = (0.1, 0.9)
 
 @dataclass(frozen=True)
 class Case:
-    """One Resize along the last axis.
+    """One ONNX Resize along the last axis.
 
     Args:
         attributes: of the node.
@@ -65,13 +65,13 @@ class Case:
 
     @property
     def title(self) -> str:
-        """The case in a line."""
+        """The case's attributes and sizes in one line."""
         how = ", ".join(f"{k}={v}" for k, v in self.attributes.items())
         given = "sizes" if self.by_sizes else "scales"
         return f"{self.size} x {self.factor} by {given}: {how}"
 
     def model(self, size: int | str) -> Any:
-        """The model for an axis of a fixed size, or of a named one."""
+        """Return the ONNX model, with an axis of fixed or named size."""
         factors = np.array([1, 1, 1, self.factor], "f4")
         new = np.array([1, 2, 3, max(int(self.size * self.factor), 1)], "i8")
         inputs, tensors = ["x", "roi", "scales"], {"scales": factors}
@@ -89,7 +89,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """Counts, and what differs."""
+    """Counts of right and refused cases, and descriptions of wrong ones."""
 
     right: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -98,7 +98,7 @@ class Outcome:
 
 
 def modes() -> Iterator[dict[str, Any]]:
-    """The attributes of every way to resize that both sides know."""
+    """Yield the attributes of each Resize mode that ONNX Runtime and aotc both have."""
     for places in COORDINATES:
         where = {"coordinate_transformation_mode": places}
         if places == "tf_crop_and_resize":
@@ -113,7 +113,7 @@ def modes() -> Iterator[dict[str, Any]]:
 
 
 def session(model: Any) -> Any:
-    """ONNX Runtime's session of a model, without its rewriting."""
+    """Return ONNX Runtime's session of a model, without graph optimizations."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -123,13 +123,13 @@ def session(model: Any) -> Any:
 
 
 def imported(model: Any) -> Imported:
-    """The model as aotc reads it."""
+    """Return an ONNX model as a function of aotc's arrays."""
     return network_of(model_of(model, "resize", OnnxFiles(None, b"")), {})
 
 
 @cache
 def program_of(model: bytes) -> Any:
-    """Return the trace of a serialized model; the error if aotc refuses it."""
+    """Trace a serialized model; return the program, or aotc's error."""
     try:
         return imported(onnx.load_from_string(model)).program()
     except AotcError as error:
@@ -137,7 +137,7 @@ def program_of(model: bytes) -> Any:
 
 
 def compare(case: Case, open_size: bool, outcome: Outcome) -> None:
-    """Run one case on both sides."""
+    """Run a case by ONNX Runtime and aotc; record in `outcome` whether they agree."""
     kind = "a size of each call" if open_size else "a fixed size"
     model = case.model("n" if open_size else case.size)
     rng = np.random.default_rng(case.size)
@@ -163,7 +163,7 @@ def compare(case: Case, open_size: bool, outcome: Outcome) -> None:
 
 
 def evaluated(model: Any, x: Any) -> Any:
-    """Evaluate the traced graph for an array on the reference evaluator."""
+    """Evaluate the traced model on an array by the reference evaluator."""
     program = program_of(model.SerializeToString())
     if isinstance(program, AotcError):
         raise program
@@ -171,7 +171,7 @@ def evaluated(model: Any, x: Any) -> Any:
 
 
 def mismatch(found: Any, wanted: Any) -> str | None:
-    """Describe how a result differs, by more than rounding."""
+    """Describe a result that differs by more than rounding; None if it does not."""
     if found.shape != wanted.shape:
         return f"shape {found.shape}, ONNX Runtime has {wanted.shape}"
     if np.allclose(found, wanted, 2e-5, 2e-5):

@@ -93,7 +93,8 @@ REDUCTIONS = (
 
 
 def network(kind: str):
-    """A network of an architecture with inputs for sizes, or why there is none.
+    """Build a small network of an architecture, with inputs that it accepts; raise if
+    none.
 
     Returns:
         The module, a function of batch and length, and which axes of each input vary.
@@ -118,7 +119,7 @@ def network(kind: str):
 
 
 def built(kind: str, sizes):
-    """The network with sizes made smaller; None if it is too large."""
+    """Build the network with reduced sizes; None if it is still too large."""
     warnings.filterwarnings("ignore")
     config = configuration(hf.CONFIG_MAPPING[kind], sizes)
     model = hf.MODEL_MAPPING[type(config)]
@@ -132,7 +133,7 @@ def built(kind: str, sizes):
 
 
 def varied(module):
-    """The network with all weights different: among equal ones no order is defined."""
+    """Add noise to constant weights of a network, in place, so that none are equal."""
     with torch.no_grad():
         for each in module.parameters():
             if each.is_floating_point() and each.numel() > 1 and each.std() == 0:
@@ -141,7 +142,7 @@ def varied(module):
 
 
 def configuration(kind, sizes):
-    """A configuration, and those in it, with smaller sizes."""
+    """Return an architecture's configuration, and nested ones, with reduced sizes."""
     known = {each.name for each in dataclasses.fields(kind)}
     given = {name: size for name, size in sizes.items() if name in known}
     default = kind()
@@ -159,7 +160,9 @@ ROWS = {0: "batch"}
 
 
 def candidates(module):
-    """(inputs, axes) that the network may take, the likeliest first."""
+    """Yield (inputs function, varying axes) that a network may take, the likeliest
+    first.
+    """
     taken = arguments(module)
     first = module.main_input_name
     images = [image(module.config, size) for size in (None, 64, 224)]
@@ -182,7 +185,7 @@ def candidates(module):
 
 
 def together(names, makers, extra, taken):
-    """One function of sizes for all inputs, and the axes that vary."""
+    """Return one function (batch, length) for all inputs, and their varying axes."""
     made = dict(zip(names, makers, strict=True)) | {n: m for n, (m, _) in extra.items()}
     if "input_ids" in made and "attention_mask" in taken:
         made["attention_mask"] = ones
@@ -196,32 +199,32 @@ def together(names, makers, extra, taken):
 
 
 def arguments(module):
-    """The names of what `forward` takes."""
+    """Return the names of a network's `forward` arguments."""
     return set(inspect.signature(module.forward).parameters)
 
 
 def words(batch, length):
-    """Numbers of words."""
+    """Return random token ids."""
     return torch.randint(3, WORDS, (batch, length))
 
 
 def ones(batch, length):
-    """A mask that hides nothing."""
+    """Return an attention mask that hides nothing."""
     return torch.ones(batch, length, dtype=torch.int64)
 
 
 def sound(batch, length):
-    """Samples of sound."""
+    """Return random samples of sound."""
     return torch.randn(batch, 2000)
 
 
 def channel(batch, length):
-    """Samples of sound, as a channel."""
+    """Return random samples of sound with a channel axis."""
     return sound(batch, length)[:, None]
 
 
 def image(config, size):
-    """Images of the size that the configuration says, or another."""
+    """Return a function that draws images of the configured or another size."""
     config = getattr(config, "vision_config", None) or config
     told = getattr(config, "image_size", None)
     channels = getattr(config, "num_channels", 3)
@@ -231,7 +234,7 @@ def image(config, size):
 
 
 def spectra(config, flip):
-    """Features of sound, over time first or last."""
+    """Return a function that draws features of sound, with time first or last."""
     config = getattr(config, "audio_config", None) or config
     bands = getattr(config, "num_mel_bins", None) or 80
     time = 2 * getattr(config, "max_source_positions", 32)
@@ -240,7 +243,7 @@ def spectra(config, flip):
 
 
 def refusal(module, inputs) -> str | None:
-    """Return why a network does not take inputs; None if it does."""
+    """Call a network; return its error as text, None if it accepts the inputs."""
     try:
         with torch.no_grad():
             module(**inputs(2, 7))

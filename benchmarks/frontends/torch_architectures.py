@@ -40,14 +40,14 @@ VERDICTS = ("pass", "not made", "not exportable", "unsupported", "WRONG")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of an architecture: one of VERDICTS, and why."""
+    """The outcome of an architecture: one of VERDICTS, and the reason."""
 
     verdict: str
     reason: str = ""
 
 
 def outcome(kind: str) -> Outcome:
-    """Return the outcome of an architecture."""
+    """Export, import and compare a small network of an architecture."""
     try:
         module, inputs, axes = network(kind)
     except Exception as found:  # whatever its code raises
@@ -65,7 +65,7 @@ def outcome(kind: str) -> Outcome:
 
 
 def compared(module, inputs, program) -> Outcome:
-    """The verdict on the results for the sizes of the export, and for others."""
+    """Compare a program with its module at several sizes; return the verdict."""
     for number, sizes in enumerate(SIZES):
         given = inputs(*sizes)
         with torch.no_grad():
@@ -83,7 +83,7 @@ def compared(module, inputs, program) -> Outcome:
 
 
 def evaluated(program, given):
-    """The results by the reference evaluator."""
+    """Return a program's results by the reference evaluator."""
     entry = program.entry("main")
     arrays = {**program.parameters, **{k: v.numpy() for k, v in given.items()}}
     values = [arrays[port.name] for port in entry.arguments]
@@ -95,7 +95,7 @@ def evaluated(program, given):
 
 
 def alone(kind: str) -> Outcome:
-    """The outcome of an architecture in a process of its own."""
+    """Run `outcome` for an architecture in a child process, within a time limit."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     process = context.Process(target=answer, args=(kind, there))
@@ -113,7 +113,9 @@ def alone(kind: str) -> Outcome:
 
 
 def answer(kind: str, pipe) -> None:
-    """Send the outcome of an architecture; an error of aotc's own is wrong."""
+    """Send an architecture's outcome through a pipe; unexpected errors count as
+    wrong.
+    """
     try:
         found = outcome(kind)
     except Exception as unexpected:
@@ -126,7 +128,7 @@ def answer(kind: str, pipe) -> None:
 
 
 def report(table: dict[str, Outcome], every: int) -> str:
-    """The summary, and what stands in the way, in Markdown."""
+    """Return the report in Markdown: a summary, and reasons against architectures."""
     names = defaultdict(list)
     for kind, found in table.items():
         names[found.verdict].append(kind)
@@ -155,7 +157,9 @@ def report(table: dict[str, Outcome], every: int) -> str:
 
 
 def section(verdict: str, table: dict[str, Outcome]) -> list[str]:
-    """The architectures of one verdict, by what is said of them."""
+    """Return a report section with the architectures of one verdict, grouped by
+    reason.
+    """
     reasons = defaultdict(list)
     for kind, found in table.items():
         if found.verdict == verdict:
@@ -170,7 +174,7 @@ def section(verdict: str, table: dict[str, Outcome]) -> list[str]:
 
 
 def shortened(reason: str) -> list[str]:
-    """The reasons in a message: ops without their places, or its first line."""
+    """Return the reasons in an error message, without source locations."""
     lines = reason.splitlines()
     ops = [re.sub(r" \(\d+×\)|; at .*", "", line.strip()) for line in lines[1:]]
     ops = [op for op in ops if op.startswith(("aten.", "higher_order.", "transf"))]

@@ -12,7 +12,7 @@ from aotc.importers.torch.ops import function_for, is_listed, name_of, reason_ag
 
 
 def core_ops() -> Iterator[Any]:
-    """The overloads that PyTorch counts as its core, by name."""
+    """Yield the overloads of PyTorch's core ATen opset, by name."""
     aten = torch.ops.aten
     for name in sorted(dir(aten)):
         packet = getattr(aten, name)
@@ -25,7 +25,7 @@ def core_ops() -> Iterator[Any]:
 
 
 def core_table(passed: Mapping[str, int]) -> list[str]:
-    """A section on the core ops; `passed` counts the samples that have an op."""
+    """Return the report's section on core ops; `passed` counts samples by op."""
     rows = [(name_of(op), *coverage(op)) for op in core_ops()]
     covered = sum(is_covered for _, is_covered, _ in rows)
     return [
@@ -46,7 +46,7 @@ def core_table(passed: Mapping[str, int]) -> list[str]:
 
 
 def coverage(op: Any) -> tuple[bool, str]:
-    """Return whether an op is covered, and how or why not."""
+    """Return whether the importer covers an op, and how or why not."""
     if function_for(op) or function_for(op, is_complex=True):
         return True, "yes"
     if op in decomposition_table and not is_listed(op):

@@ -39,7 +39,7 @@ SIZES = ((2, 7), (3, 11))  # batch and length: of the export, and of another cal
 
 @dataclass
 class Row:
-    """The outcome of a model."""
+    """The times and error of one imported model, or its failure."""
 
     name: str
     ops: int = 0
@@ -51,12 +51,12 @@ class Row:
 
     @property
     def passed(self) -> bool:
-        """Return whether it gives what PyTorch gives."""
+        """Return whether the results equal PyTorch's within the tolerance."""
         return self.error <= TOLERANCE
 
 
 def measured(model, evaluate: bool) -> Row:
-    """Import and run a model."""
+    """Export and import a model and run it; return its row of times and error."""
     row = Row(model.__name__)
     torch.manual_seed(0)
     module, inputs, axes = model()
@@ -78,7 +78,7 @@ def measured(model, evaluate: bool) -> Row:
 
 
 def save(row: Row, module, example, axes, file: Path) -> None:
-    """Export a module with sizes that vary, and save it."""
+    """Export a module with symbolic sizes and save it."""
     dims = {"batch": Dim("batch", max=64), "length": Dim("length", min=4, max=64)}
     dims["images"] = Dim("images", max=64)
     shapes = {
@@ -93,7 +93,7 @@ def save(row: Row, module, example, axes, file: Path) -> None:
 
 
 def evaluated(row: Row, file: Path):
-    """A function of inputs by the reference evaluator."""
+    """Return a function that runs the imported file by the reference evaluator."""
     start = time.perf_counter()
     program = load(file)
     row.imported = time.perf_counter() - start
@@ -111,7 +111,9 @@ def evaluated(row: Row, file: Path):
 
 
 def built(row: Row, file: Path):
-    """A function of inputs by the compiled bundle."""
+    """Build a bundle and return a function that calls it; record the time in the
+    row.
+    """
     start = time.perf_counter()
     load(file)
     row.imported = time.perf_counter() - start
@@ -125,7 +127,7 @@ def built(row: Row, file: Path):
 
 
 def error(found, expected) -> float:
-    """The largest error of all outputs, relative to their largest values."""
+    """Return the largest error of all outputs, relative to their largest values."""
     if isinstance(expected, Mapping):
         expected = {key: each for key, each in expected.items() if each is not None}
         if set(found) != set(expected):
@@ -137,7 +139,7 @@ def error(found, expected) -> float:
 
 
 def relative(found, expected) -> float:
-    """The largest difference by the largest value."""
+    """Return the largest difference relative to the largest expected value."""
     if found.shape != expected.shape:
         return float("inf")
     scale = max(np.abs(expected).max(initial=0.0), 1e-30)
@@ -148,7 +150,7 @@ def relative(found, expected) -> float:
 
 
 def report(rows: list[Row]) -> str:
-    """The table, in Markdown."""
+    """Return the report's Markdown table."""
     passed = sum(row.passed for row in rows)
     lines = [
         "# Models in PyTorch",

@@ -40,7 +40,9 @@ Table = dict[str, list[Outcome]]
 
 
 def swept(names: Sequence[str], dtype: torch.dtype, count: int, kept: Kept) -> Table:
-    """The outcomes of each op by its name; all that start with one of `names`."""
+    """Run the samples of each op whose name starts with one of `names`; return outcomes
+    by op.
+    """
     table: Table = {}
     start = time.time()
     for info in op_db:
@@ -63,7 +65,7 @@ def swept(names: Sequence[str], dtype: torch.dtype, count: int, kept: Kept) -> T
 
 
 class Kept:
-    """Outcomes in a file, so that a sweep can go on where it was interrupted."""
+    """A file of outcomes, so that an interrupted sweep can be continued."""
 
     def __init__(self, path: Path | None):
         self.path = path
@@ -71,14 +73,14 @@ class Kept:
         self.rows = json.loads(path.read_text()) if path is not None and known else {}
 
     def found(self, name: str, dtype: torch.dtype) -> list[Outcome] | None:
-        """The outcomes of an op that are kept."""
+        """Return an op's outcomes from the file; None if it has none."""
         rows = self.rows.get(f"{name} {dtype}")
         return (
             None if rows is None else [Outcome(*r[:3], frozenset(r[3])) for r in rows]
         )
 
     def keep(self, name: str, dtype: torch.dtype, found: Sequence[Outcome]) -> None:
-        """Keep the outcomes of an op."""
+        """Add the outcomes of an op and write the file."""
         if self.path is not None:
             rows = [(e.verdict, e.op, e.reason, sorted(e.ops)) for e in found]
             self.rows[f"{name} {dtype}"] = rows
@@ -86,14 +88,14 @@ class Kept:
 
 
 def spread(samples: Sequence[Any], count: int) -> list[Any]:
-    """`count` of the samples, over all of them; 0 means all."""
+    """Return `count` samples at even distances; 0 means all."""
     if not 0 < count < len(samples):
         return list(samples)
     return [samples[n * len(samples) // count] for n in range(count)]
 
 
 def limited(info: Any, sample: Any) -> Outcome:
-    """The outcome of a sample, within a time."""
+    """Run a sample within a time limit; return its outcome."""
     signal.alarm(SECONDS)
     try:
         return outcome(info, sample)
@@ -106,20 +108,20 @@ def limited(info: Any, sample: Any) -> Outcome:
 
 
 def verdict_of(found: Sequence[Outcome]) -> Outcome:
-    """Return the verdict on an op: the worst of its exportable samples."""
+    """Return the verdict on an op: the worst among its exportable samples."""
     tried = [each for each in found if each.verdict != "not exportable"] or found
     return max(tried, key=lambda each: VERDICTS.index(each.verdict))
 
 
 def remember_decompositions() -> None:
-    """Let torch list its composite ops once, and not several times for each export."""
+    """Cache torch's list of composite ops, which each export asks for."""
     for module in (exported_program, decomp_utils):
         listed = functools.cache(module._collect_all_valid_cia_ops)
         module._collect_all_valid_cia_ops = listed
 
 
 def compiled(tables: Iterable[Table], settings: Settings) -> Compiled:
-    """Compile some samples of each op, and compare with the reference evaluator."""
+    """Compile some samples of each op and compare with the reference evaluator."""
     cases = []
     for table in tables:
         for name, found in table.items():
@@ -131,7 +133,7 @@ def compiled(tables: Iterable[Table], settings: Settings) -> Compiled:
 
 
 def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
-    """Describe how the result of the compiled code differs."""
+    """Describe how compiled results differ from the expected ones."""
     return distance(as_tensor(got), as_tensor(want))
 
 
@@ -139,12 +141,12 @@ def mismatch(got: Any, want: Any, _rtol: float, _atol: float) -> str | None:
 
 
 def said(found: Outcome) -> str:
-    """An outcome in a line."""
+    """Return an outcome as one line."""
     return ": ".join(filter(None, (found.verdict, found.op, found.reason)))
 
 
 def report(tables: dict[torch.dtype, Table], compiled: Compiled | None) -> str:
-    """The figures, and all that stands in the way, in Markdown."""
+    """Return the report in Markdown: counts, and reasons against ops."""
     lines = [
         "# PyTorch's operators",
         "",
@@ -173,7 +175,7 @@ def report(tables: dict[torch.dtype, Table], compiled: Compiled | None) -> str:
 
 
 def figures(dtype: torch.dtype, table: Table) -> str:
-    """A row of numbers."""
+    """Return a table row with the counts of each verdict."""
     counts = Counter(verdict_of(found).verdict for found in table.values())
     tried = len(table) - counts["not exportable"]
     share = 100 * counts["pass"] / max(tried, 1)
@@ -186,7 +188,7 @@ def figures(dtype: torch.dtype, table: Table) -> str:
 
 
 def figures_compiled(compiled: Compiled) -> Iterator[str]:
-    """Count the outcomes of the samples that were compiled."""
+    """Yield lines with counts of the compiled samples' outcomes."""
     yield ""
     yield (
         f"{compiled.title()}; up to {COMPILED} samples of each op that pass: "
@@ -201,14 +203,16 @@ def figures_compiled(compiled: Compiled) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """Text that is none of Markdown's own marks."""
+    """Escape Markdown's special characters in a text."""
     return text.replace("|", "/").replace("<", "‹").replace(">", "›")
 
 
 def section(
     verdict: str, dtype: str, table: Table, told: set[tuple[str, str]]
 ) -> Iterator[str]:
-    """The ops of one verdict by what is said of them, where that is not told yet."""
+    """Yield a report section with the ops of one verdict, which no earlier section
+    has.
+    """
     reasons = defaultdict(list)
     for name, found in sorted(table.items()):
         last = verdict_of(found)

@@ -34,7 +34,7 @@ TOLERANCES = {
 
 
 def upright(factors: Any) -> Any:
-    """Q and R with a diagonal of R that is not negative."""
+    """Return QR factors with signs chosen so that R's diagonal is not negative."""
     q, r = factors
     sign = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(r.dtype)
     count = sign.shape[-1]
@@ -43,7 +43,7 @@ def upright(factors: Any) -> Any:
 
 
 def values(found: Any) -> Any:
-    """The elements without their places, of which equal elements have several."""
+    """Return the values of a (values, indices) pair, as ties have no order."""
     return found[0]
 
 
@@ -61,7 +61,7 @@ UNDEFINED = ("empty", "new_empty")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a sample.
+    """The outcome of one sample of an op.
 
     Args:
         verdict: one of VERDICTS.
@@ -82,7 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """A sample that passed, and what the reference evaluator found."""
+    """A sample that passed, with the reference evaluator's results, to be compiled."""
 
     name: str
     network: Leaves
@@ -94,17 +94,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Leaves:
-    """An imported network with its results in a row."""
+    """An imported network that returns its results as a flat list."""
 
     imported: Imported
 
     @property
     def weights(self) -> Any:
-        """Weights of the network."""
+        """The weights of the network."""
         return self.imported.weights
 
     def __call__(self, *args: Any) -> dict[str, Any]:
-        """The results by their numbers."""
+        """Call the network; return its results as a dict by number."""
         found = pytree.tree_leaves(self.imported(*args))
         return {str(number): each for number, each in enumerate(found)}
 
@@ -114,13 +114,13 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Slot:
-    """The place that an input takes in the arguments."""
+    """A placeholder for a tensor in a call's arguments, by number."""
 
     number: int
 
 
 class Call(torch.nn.Module):
-    """A call of an op with its tensors as inputs and everything else fixed.
+    """A module that calls an op with its tensors as inputs and all else fixed.
 
     Tensors whose numbers are in `stored` are buffers: what the op writes to, such as
     the statistics of a normalization.
@@ -138,14 +138,16 @@ class Call(torch.nn.Module):
             self.register_buffer(f"tensor_{number}", self.tensors[number].clone())
 
     def _taken(self, part: Any) -> Any:
-        """The number of an input in the place of a tensor."""
+        """Return a numbered `Slot` in place of a tensor, which is stored; others as
+        they are.
+        """
         if not isinstance(part, torch.Tensor):
             return part
         self.tensors.append(part.detach().clone())
         return Slot(len(self.tensors) - 1)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
-        """The op's result for these inputs."""
+        """Return the op's result for these input tensors."""
         given = dict(zip(self.places, tensors, strict=True))
         every = range(len(self.tensors))
         return self.result(
@@ -154,11 +156,11 @@ class Call(torch.nn.Module):
 
     @property
     def inputs(self) -> list[torch.Tensor]:
-        """The tensors that are inputs."""
+        """The tensors that are inputs, not buffers."""
         return [self.tensors[number] for number in self.places]
 
     def result(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The op's result for these tensors."""
+        """Call the op with these tensors in the slots."""
 
         def given(part: Any) -> Any:
             return tensors[part.number] if isinstance(part, Slot) else part
@@ -171,7 +173,7 @@ class Call(torch.nn.Module):
 
 
 def outcome(info: Any, sample: Any) -> Outcome:
-    """Return the outcome of one sample of an op."""
+    """Export, import and compare one sample of an op."""
     found = _outcome(info, sample, Call(info.op, sample))
     if not found.written:
         return found
@@ -179,6 +181,7 @@ def outcome(info: Any, sample: Any) -> Outcome:
 
 
 def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
+    """Export, import and compare a sample's call."""
     inputs = [tensor.clone() for tensor in call.inputs]
     try:
         program = export_program(call, tuple(inputs), None, None)
@@ -206,18 +209,18 @@ def _outcome(info: Any, sample: Any, call: Call) -> Outcome:
 
 
 def written(found: Sequence[OpFinding]) -> tuple[int, ...]:
-    """The numbers of the inputs that a program writes to."""
+    """Return the numbers of the inputs that an exported program mutates."""
     places = [p for each in found if each.op == "mutation" for p in each.places]
     return tuple(int(place.removeprefix("tensors_")) for place in places)
 
 
 def stored_in(network: Imported) -> list[Any]:
-    """The weights and the state that a network has."""
+    """Return the weights and state trees of an imported network."""
     return [each.tree for each in (network.weights, network.state) if each is not None]
 
 
 def called(program: ExportedProgram) -> frozenset[str]:
-    """The ops of a program."""
+    """Return the ops that an exported program calls."""
     nodes = program.graph.nodes
     return frozenset(str(n.target) for n in nodes if n.op == "call_function")
 
@@ -225,7 +228,7 @@ def called(program: ExportedProgram) -> frozenset[str]:
 def case_of(
     network: Imported, inputs: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
 ) -> Case | None:
-    """A sample that can be compiled by itself: one of real numbers."""
+    """Return a sample to compile alone; None for complex numbers and states."""
     is_complex = any(tensor.is_complex() for tensor in (*inputs, *results))
     if is_complex or network.state is not None:
         return None
@@ -234,12 +237,12 @@ def case_of(
 
 
 def leaves_of(result: Any) -> list[Any]:
-    """The results in a row."""
+    """Return a result's leaves as a list."""
     return pytree.tree_leaves(result, lambda part: isinstance(part, Complex))
 
 
 def as_tensor(array: Any) -> torch.Tensor:
-    """A result as a tensor."""
+    """Return a result array as a tensor."""
     if isinstance(array, Complex):
         return torch.complex(as_tensor(array.real), as_tensor(array.imag))
     data = np.array(array)
@@ -249,7 +252,7 @@ def as_tensor(array: Any) -> torch.Tensor:
 
 
 def short(error: BaseException) -> str:
-    """The first line of an error."""
+    """Return the first line of an error."""
     lines = str(error).splitlines() or [type(error).__name__]
     return lines[0][:160]
 
@@ -286,7 +289,7 @@ def difference(info: Any, sample: Any, call: Call, found: Sequence[Any]) -> str 
 
 
 def distance(one: Any, other: Any) -> str | None:
-    """Describe how two results differ, by more than their rounding."""
+    """Describe how two results differ by more than rounding; empty if they do not."""
     one, other = torch.as_tensor(one), torch.as_tensor(other)
     rtol, atol = TOLERANCES.get(other.dtype, (0.0, 0.0))
     finite = other[torch.isfinite(other)]
@@ -303,7 +306,7 @@ def distance(one: Any, other: Any) -> str | None:
 def is_as_exact(
     call: Call, process: Callable[..., Any], ours: Sequence[Any], theirs: Sequence[Any]
 ) -> bool:
-    """Return whether our results are about as near to float64's as PyTorch's are."""
+    """Return whether aotc's results are about as near to f64 results as PyTorch's."""
     wide = [x.double() if x.is_floating_point() else x for x in call.tensors]
     try:
         exact = pytree.tree_leaves(process(call.result(wide)))
@@ -318,7 +321,9 @@ def is_as_exact(
 
 
 def error(found: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
-    """The norm of the difference; infinite if they differ in what is not finite."""
+    """Return the norm of the difference; infinite if they differ in non-finite
+    elements.
+    """
     found = found.to(exact.dtype)
     special = ~torch.isfinite(exact)
     if not torch.equal(found[special].nan_to_num(), exact[special].nan_to_num()):

@@ -45,12 +45,12 @@ ENCODER_DECODER = {
 
 
 def ids(batch, length):
-    """Numbers of words."""
+    """Return random token ids."""
     return torch.randint(2, VOCABULARY, (batch, length))
 
 
 def text(module):
-    """A model of word numbers and a mask."""
+    """Return a model that takes token ids and a mask, with its inputs and axes."""
 
     def inputs(batch, length):
         mask = torch.ones(batch, length, dtype=torch.int64)
@@ -61,12 +61,12 @@ def text(module):
 
 
 def words(module):
-    """A model of word numbers."""
+    """Return a model that takes token ids, with its inputs and axes."""
     return module, lambda b, n: {"input_ids": ids(b, n)}, {"input_ids": IDS}
 
 
 def vision(module, size=32, name="pixel_values"):
-    """A model of images."""
+    """Return a model that takes images, with its inputs and axes."""
     return module, lambda b, n: {name: torch.randn(b, 3, size, size)}, {name: IMAGES}
 
 
@@ -74,7 +74,7 @@ def vision(module, size=32, name="pixel_values"):
 
 
 def alexnet():
-    """Krizhevsky, Sutskever and Hinton, 2012, for images of 63 x 63."""
+    """Return AlexNet (Krizhevsky et al., 2012) for images of 63 x 63."""
     features = nn.Sequential(
         nn.Conv2d(3, 16, 11, stride=4, padding=2),
         nn.ReLU(inplace=True),
@@ -96,7 +96,7 @@ def alexnet():
 
 
 class Unet(nn.Module):
-    """Ronneberger, Fischer and Brox, 2015, with two levels."""
+    """U-Net (Ronneberger et al., 2015) with two levels."""
 
     def __init__(self):
         super().__init__()
@@ -110,7 +110,7 @@ class Unet(nn.Module):
 
     @staticmethod
     def block(channels, features):
-        """Two convolutions with batch norm."""
+        """Return two convolutions with batch norm."""
         return nn.Sequential(
             nn.Conv2d(channels, features, 3, padding=1),
             nn.BatchNorm2d(features),
@@ -121,7 +121,7 @@ class Unet(nn.Module):
         )
 
     def forward(self, x):
-        """Classes of pixels."""
+        """Return class scores of each pixel."""
         kept = []
         for block in self.down:
             x = block(x)
@@ -134,12 +134,12 @@ class Unet(nn.Module):
 
 
 def unet():
-    """A U-Net."""
+    """Return a U-Net."""
     return vision(Unet(), 32, "x")
 
 
 def dcgan():
-    """Radford, Metz and Chintala, 2016: the generator."""
+    """Return the generator of DCGAN (Radford et al., 2016)."""
     layers = nn.Sequential(
         nn.ConvTranspose2d(16, 32, 4, 1, 0, bias=False),
         nn.BatchNorm2d(32),
@@ -158,7 +158,7 @@ def dcgan():
 
 
 class Tagger(nn.Module):
-    """Classes of words by a recurrent network over their embeddings."""
+    """A recurrent network that classifies each word."""
 
     def __init__(self, layer, **options):
         super().__init__()
@@ -167,17 +167,17 @@ class Tagger(nn.Module):
         self.head = nn.Linear(24 * (1 + self.layer.bidirectional), 5)
 
     def forward(self, input_ids):
-        """Scores, batch, length, classes."""
+        """Return scores [batch, length, classes]."""
         return self.head(self.layer(self.embedding(input_ids))[0])
 
 
 def bilstm():
-    """A bidirectional LSTM of two layers."""
+    """Return a bidirectional LSTM of two layers."""
     return words(Tagger(nn.LSTM, bidirectional=True))
 
 
 def gru():
-    """A GRU of two layers."""
+    """Return a GRU of two layers."""
     return words(Tagger(nn.GRU))
 
 
@@ -185,12 +185,12 @@ def gru():
 
 
 def bert():
-    """An encoder."""
+    """Return a BERT encoder."""
     return text(hf.BertModel(hf.BertConfig(**TEXT)))
 
 
 def distilbert():
-    """A smaller one."""
+    """Return a DistilBERT encoder."""
     config = hf.DistilBertConfig(
         vocab_size=VOCABULARY, dim=32, hidden_dim=48, n_layers=2, n_heads=4
     )
@@ -198,22 +198,22 @@ def distilbert():
 
 
 def roberta():
-    """BERT with other positions."""
+    """Return a RoBERTa encoder."""
     return text(hf.RobertaForTokenClassification(hf.RobertaConfig(**TEXT)))
 
 
 def albert():
-    """An encoder whose layers share weights."""
+    """Return an ALBERT encoder, whose layers share weights."""
     return text(hf.AlbertModel(hf.AlbertConfig(embedding_size=16, **TEXT)))
 
 
 def electra():
-    """A discriminator."""
+    """Return an ELECTRA discriminator."""
     return text(hf.ElectraModel(hf.ElectraConfig(embedding_size=16, **TEXT)))
 
 
 def gpt2():
-    """A decoder with learned positions."""
+    """Return a GPT-2 decoder with learned positions."""
     config = hf.GPT2Config(
         vocab_size=VOCABULARY,
         n_embd=32,
@@ -226,13 +226,13 @@ def gpt2():
 
 
 def llama():
-    """A decoder with rotary positions and grouped heads."""
+    """Return a LLaMA decoder with rotary positions and grouped heads."""
     config = hf.LlamaConfig(num_key_value_heads=2, use_cache=False, **TEXT)
     return text(hf.LlamaForCausalLM(config))
 
 
 def mistral():
-    """A decoder with a sliding window."""
+    """Return a Mistral decoder with a sliding window."""
     config = hf.MistralConfig(
         num_key_value_heads=2, use_cache=False, sliding_window=4, **TEXT
     )
@@ -240,7 +240,7 @@ def mistral():
 
 
 def mixtral():
-    """A mixture of experts."""
+    """Return a Mixtral decoder with a mixture of experts."""
     config = hf.MixtralConfig(
         num_key_value_heads=2, use_cache=False, num_local_experts=4, **TEXT
     )
@@ -248,18 +248,18 @@ def mixtral():
 
 
 def qwen2():
-    """A decoder with biases in its projections."""
+    """Return a Qwen2 decoder with biases in its projections."""
     config = hf.Qwen2Config(num_key_value_heads=2, use_cache=False, **TEXT)
     return text(hf.Qwen2ForCausalLM(config))
 
 
 def t5_encoder():
-    """An encoder with relative positions."""
+    """Return a T5 encoder with relative positions."""
     return text(hf.T5EncoderModel(t5_config()))
 
 
 def t5():
-    """Encoder and decoder."""
+    """Return a T5 encoder and decoder."""
     module = hf.T5ForConditionalGeneration(t5_config())
     return (
         module,
@@ -269,7 +269,7 @@ def t5():
 
 
 def t5_config():
-    """A small T5."""
+    """Return the configuration of a small T5."""
     return hf.T5Config(
         vocab_size=VOCABULARY,
         d_model=32,
@@ -282,7 +282,7 @@ def t5_config():
 
 
 def bart():
-    """Encoder and decoder with learned positions."""
+    """Return a BART encoder and decoder."""
     module = hf.BartModel(hf.BartConfig(max_position_embeddings=64, **ENCODER_DECODER))
     return (
         module,
@@ -295,21 +295,21 @@ def bart():
 
 
 class Cached(nn.Module):
-    """A decoder that takes the keys and values of earlier words, and returns all."""
+    """A decoder that takes and returns the keys and values of earlier words."""
 
     def __init__(self, decoder):
         super().__init__()
         self.decoder = decoder
 
     def forward(self, input_ids, past):
-        """Scores, and keys and values: batch, heads, length, depth."""
+        """Return scores, and keys and values [batch, heads, length, depth]."""
         cache = hf.DynamicCache([tuple(layer) for layer in past])
         found = self.decoder(input_ids, past_key_values=cache, use_cache=True)
         return found.logits, [(x.keys, x.values) for x in found.past_key_values.layers]
 
 
 def cached(decoder, heads):
-    """A decoder with what it remembers as an input."""
+    """Return a decoder with its key-value cache as an input."""
 
     def inputs(batch, length):
         past = torch.randn(2, 2, batch, heads, length, 8)
@@ -320,12 +320,14 @@ def cached(decoder, heads):
 
 
 def gpt2_cached():
-    """GPT-2 that goes on."""
+    """Return GPT-2 with a key-value cache."""
     return cached(gpt2()[0], 4)
 
 
 def llama_cached():
-    """LLaMA that goes on; torch.export fixes the length of grouped heads."""
+    """Return LLaMA with a key-value cache; torch.export fixes the grouped heads'
+    length.
+    """
     return cached(hf.LlamaForCausalLM(hf.LlamaConfig(**TEXT)), 4)
 
 
@@ -333,17 +335,17 @@ def llama_cached():
 
 
 def vit():
-    """A transformer over patches."""
+    """Return a vision transformer."""
     return vision(hf.ViTForImageClassification(hf.ViTConfig(**VISION)))
 
 
 def deit():
-    """A vision transformer with a token for distillation."""
+    """Return a vision transformer with a distillation token."""
     return vision(hf.DeiTForImageClassification(hf.DeiTConfig(**VISION)))
 
 
 def swin():
-    """A transformer over shifted windows."""
+    """Return a transformer over shifted windows."""
     config = hf.SwinConfig(
         image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4]
     )
@@ -352,7 +354,7 @@ def swin():
 
 
 def segformer():
-    """A hierarchical transformer with a head for pixels."""
+    """Return a hierarchical transformer that segments images."""
     config = hf.SegformerConfig(
         hidden_sizes=[8, 16, 24, 32],
         depths=[1, 1, 1, 1],
@@ -364,7 +366,7 @@ def segformer():
 
 
 def resnet():
-    """A residual network."""
+    """Return a residual network."""
     config = hf.ResNetConfig(
         embedding_size=8, hidden_sizes=[16, 32], depths=[2, 2], layer_type="bottleneck"
     )
@@ -372,13 +374,13 @@ def resnet():
 
 
 def mobilenet():
-    """Inverted residuals and depthwise convolutions."""
+    """Return a network of inverted residuals."""
     config = hf.MobileNetV2Config(image_size=64, depth_multiplier=0.35)
     return vision(hf.MobileNetV2ForImageClassification(config), 64)
 
 
 def convnext():
-    """Convolutions with layer norm."""
+    """Return a convolutional network with layer norm."""
     config = hf.ConvNextConfig(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 2, 1])
     return vision(hf.ConvNextForImageClassification(config), 64)
 
@@ -387,7 +389,7 @@ def convnext():
 
 
 def whisper():
-    """Sound to text."""
+    """Return a Whisper model: sound to text."""
     config = hf.WhisperConfig(
         num_mel_bins=8,
         max_source_positions=32,
@@ -410,7 +412,7 @@ def whisper():
 
 
 def wav2vec2():
-    """Sound to letters."""
+    """Return a Wav2Vec2 model: sound to letters."""
     config = hf.Wav2Vec2Config(
         hidden_size=32,
         intermediate_size=48,
@@ -433,7 +435,7 @@ def wav2vec2():
 
 
 def clip():
-    """Images and texts side by side."""
+    """Return a CLIP model: images and texts."""
     config = hf.CLIPConfig(
         text_config={**TEXT, "projection_dim": 16, "eos_token_id": 1},
         vision_config={**VISION, "projection_dim": 16},

@@ -42,7 +42,7 @@ ALIKE = 3  # failures with one cause that are reduced
 
 
 def main() -> int:
-    """Run the fuzzer."""
+    """Run the fuzzer; return 1 if a program failed."""
     asked = _arguments()
     # A random program need not use all its inputs.
     warnings.filterwarnings("ignore", message=".*is not used")
@@ -73,6 +73,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fuzz", description=__doc__.splitlines()[0]
     )
@@ -99,7 +100,7 @@ def _arguments() -> argparse.Namespace:
 def _batches(
     asked: argparse.Namespace, report: Report, start: float
 ) -> Iterator[list[Program]]:
-    """Programs until there are enough or the time is up."""
+    """Yield batches of programs until there are enough or the time is up."""
     batch: list[Program] = []
     for made, program in enumerate(_programs(asked, report), 1):
         batch.append(program)
@@ -111,7 +112,7 @@ def _batches(
 
 
 def _programs(asked: argparse.Namespace, report: Report) -> Iterator[Program]:
-    """Each function as it is, and under one transformation, each in its turn."""
+    """Yield random programs, each forward and under one transformation in turn."""
     choice, seed = Choice(asked.only, asked.dtype, asked.steps), asked.seed
     while True:
         try:
@@ -131,6 +132,7 @@ def _programs(asked: argparse.Namespace, report: Report) -> Iterator[Program]:
 
 
 def _progress(report: Report, programs: int) -> None:
+    """Print how many programs have been checked."""
     line = (
         f"{report.programs}/{programs} programs, {len(report.failures)} failed, "
         f"{report.seconds:.0f} s"
@@ -146,7 +148,7 @@ def _reduced_failures(
     settings: Settings,
     asked: argparse.Namespace,
 ) -> list[tuple[Program, Failure]]:
-    """All failures; the first of each cause as small as can be."""
+    """Return all failures; the first of each cause is reduced to a small program."""
 
     def failing(programs: list[Program]) -> dict[int, Failure]:
         found = {id(p): n for n, p in enumerate(programs)}

@@ -29,7 +29,7 @@ PARTS = 4  # of a batch that fails
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings by which programs are compiled.
+    """The target and level by which programs are compiled.
 
     Args:
         target: to compile for.
@@ -42,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Built:
-    """A program and how it is called.
+    """A compiled program: its entry, its reference graph, and its code.
 
     Args:
         program: as it was drawn.
@@ -63,7 +63,7 @@ Outcome = tuple[int, Built | Failure]
 def built(
     programs: Sequence[Program], runner: Runner, settings: Settings
 ) -> Iterator[Outcome]:
-    """Each program's number, with its entry or with why it has none."""
+    """Yield each program's number with its compiled entry, or with the failure."""
     ready = []
     for number, program in enumerate(programs):
         found = _traced_alone(program, f"program_{number}")
@@ -76,7 +76,7 @@ def built(
 
 
 def _traced_alone(program: Program, name: str) -> Any:
-    """The program's graph for the reference, or why it has none."""
+    """Trace one program; return its graph for the reference, or the failure."""
     try:
         traced = trace([entry_of(program, name)], {})
     except Exception as error:
@@ -93,6 +93,7 @@ Ready = tuple[int, Program, Any]
 def _built_together(
     programs: Sequence[Ready], runner: Runner, settings: Settings
 ) -> Iterator[Outcome]:
+    """Compile programs as one module; on an error, compile smaller groups."""
     entries = [
         entry_of(program, f"program_{number}") for number, program, _ in programs
     ]
@@ -123,6 +124,7 @@ def _in_parts(
     settings: Settings,
     failure: Failure,
 ) -> Iterator[Outcome]:
+    """Compile groups of programs separately, after all together failed."""
     if len(programs) == 1:
         yield programs[0][0], failure
         return
@@ -140,7 +142,7 @@ def _in_parts(
 
 
 def _reference(traced: Traced) -> Any:
-    """A copy of the module, with the derivatives written but nothing simplified."""
+    """Return a copy of the module with its derivatives written, and not simplified."""
     with traced.module.context:
         copy = ir.Module.parse(traced.module.operation.get_asm(binary=False))
     run_passes(copy, ["autodiff"])

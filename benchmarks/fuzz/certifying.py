@@ -15,7 +15,7 @@ from .programs import Program
 
 @dataclass(frozen=True)
 class Certified:
-    """The counts of a program's certificates.
+    """Counts of a program's certified derivatives, or the failure.
 
     Args:
         failure: of the first that does not hold, or of the check itself.
@@ -29,7 +29,7 @@ class Certified:
 
 
 def certified(programs: Sequence[Program]) -> list[Certified]:
-    """The verdict of the certificates of each program.
+    """Certify the derivatives of all programs; return the counts of each.
 
     Where those of all programs together fail, each program is certified by itself.
     """
@@ -47,5 +47,6 @@ def certified(programs: Sequence[Program]) -> list[Certified]:
 
 
 def _counted(certificates: list[Certificate]) -> Certified:
+    """Return the counts of one program's certificates."""
     reached = sum(each.reached for each in certificates)
     return Certified(None, reached, len(certificates) - reached)

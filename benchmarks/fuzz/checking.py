@@ -19,7 +19,7 @@ from .running import Runner
 
 @dataclass(frozen=True)
 class Checked:
-    """The outcome of a program.
+    """The outcome of one program: its failure, if any, and counts.
 
     Args:
         program: that was checked.
@@ -48,7 +48,7 @@ def check(
     settings: Settings = Settings(),  # noqa: B008 - it is frozen
     certify: bool = False,
 ) -> Iterator[Checked]:
-    """The verdict on each program, in no particular order.
+    """Compile and run programs; yield the outcome of each, in no particular order.
 
     Args:
         programs: to be compiled together.
@@ -67,7 +67,7 @@ def check(
 
 
 def _with_certificates(verdicts: list[Checked]) -> Iterator[Checked]:
-    """The verdicts, those of right programs with what their certificates say."""
+    """Yield the outcomes, with those of certificates added for right programs."""
     right = [each for each in verdicts if each.failure is None]
     found = iter(certified([each.program for each in right]))
     for each in verdicts:
@@ -84,6 +84,9 @@ def _with_certificates(verdicts: list[Checked]) -> Iterator[Checked]:
 
 
 def _judged(each: Built, runner: Runner, jax: Any) -> Checked:
+    """Run a compiled program on examples and compare with the reference, perhaps
+    JAX.
+    """
     elements, left_open = 0, 0
     for sizes in each.program.sizes:
         arrays = examples(each.program, sizes)
@@ -109,7 +112,7 @@ def _judged(each: Built, runner: Runner, jax: Any) -> Checked:
 
 
 def _wanted(each: Built, arrays: list[Any]) -> tuple[Any, Any] | Failure | None:
-    """Results of the reference, and how far rounding moves them.
+    """Return the reference's results and their rounding; None if undefined.
 
     None where the program means nothing: the largest of no elements.
     """
@@ -127,5 +130,6 @@ def _wanted(each: Built, arrays: list[Any]) -> tuple[Any, Any] | Failure | None:
 
 
 def _said(judgement: Judgement, sizes: dict[str, int]) -> str:
+    """Describe a wrong result and the sizes it occurred at."""
     where = f" with sizes {sizes}" if sizes else ""
     return f"compiled, {judgement.wrong}{where}"

@@ -29,7 +29,7 @@ _NAMES = re.compile(
 
 
 def distinct(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
-    """The programs of different graphs, each with the calls of all that are like it."""
+    """Merge programs of equal graphs; return one of each with all their calls."""
     found: dict[str, Evaluated] = {}
     for each in evaluated:
         with each.program.module.context:
@@ -41,7 +41,9 @@ def distinct(evaluated: Sequence[Evaluated]) -> list[Evaluated]:
 def failures(
     evaluated: Sequence[Evaluated], runner: Runner, target: Target
 ) -> Iterator[tuple[Evaluated, Failure]]:
-    """Return failures: entries that do not compile, or differ from the evaluator."""
+    """Compile programs together and yield those that fail or differ from the
+    evaluator.
+    """
     joined = _joined(evaluated)
     entries = joined.entries
     stage = "passes"
@@ -67,12 +69,13 @@ def failures(
 
 
 def _difference(found: Sequence[Any], wanted: Sequence[Any]) -> Failure | None:
+    """Return a failure if results differ from the expected ones; else None."""
     judgement = judge(found, wanted)
     return Failure("differs", judgement.wrong) if judgement.wrong else None
 
 
 def _joined(evaluated: Sequence[Evaluated]) -> Program:
-    """The programs' functions as one program; each gets a number before its name."""
+    """Merge the functions of all programs into one program, with numbered names."""
     module: Any = None
     parameters: dict[str, Any] = {}
     for number, each in enumerate(evaluated):

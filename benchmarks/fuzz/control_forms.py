@@ -10,7 +10,7 @@ from .scope import Refused, Scope, Value
 
 
 def preserving_chain(s: Scope, x: Value, length: int) -> Value:
-    """A value of the type of `x` after some steps, which may read values around."""
+    """Emit random steps that keep the type of `x`; return the last value."""
     y = x
     for _ in range(length):
         try:
@@ -23,6 +23,7 @@ def preserving_chain(s: Scope, x: Value, length: int) -> Value:
 
 
 def _preserved(s: Scope, x: Value) -> Value:
+    """Emit one random step whose result has the type of `x`."""
     same = [v for v in s.values if v.kind == x.kind]
     y = s.one_of(same)
     options: list[tuple[Any, ...]] = [
@@ -43,7 +44,9 @@ def _preserved(s: Scope, x: Value) -> Value:
 
 
 def function_of(s: Scope, examples: list[str], captures: bool = True) -> Block:
-    """A function of values like `examples`, with a result like the first."""
+    """Build a random function of values like `examples`; its result is like the
+    first.
+    """
     with s.body(examples, captures) as parameters:
         y = preserving_chain(s, parameters[0], int(s.rng.integers(1, 4)))
         rest = [p for p in parameters[1:] if p.kind == parameters[0].kind]
@@ -53,7 +56,7 @@ def function_of(s: Scope, examples: list[str], captures: bool = True) -> Block:
 
 
 def branch(s: Scope) -> Any:
-    """`cond` or `switch`, decided by a value."""
+    """Emit a `cond` or `switch` decided by a value."""
     x = s.pick(is_float)
     total = s.emit("np.sum", s.pick(is_float))
     if s.chance(0.5):
@@ -68,7 +71,7 @@ def branch(s: Scope) -> Any:
 
 
 def scan(s: Scope) -> Any:
-    """A recurrence along the leading axis."""
+    """Emit a scan along the leading axis."""
     xs = s.pick(lambda v: v.is_float and v.rank > 0 and v.data.shape[0] > 0)
     row = f"{xs.source}[0]"
     with s.body([row, row], captures=True) as parameters:
@@ -85,7 +88,7 @@ def scan(s: Scope) -> Any:
 
 
 def mapped(s: Scope) -> Any:
-    """Apply a function to each element along the leading axis."""
+    """Emit a map of a function along the leading axis."""
     xs = s.pick(lambda v: v.is_float and v.rank > 0 and v.data.shape[0] > 0)
     block = function_of(s, [f"{xs.source}[0]"])
     name = s.one_of(["control.map", "aotc.vmap"])
@@ -93,7 +96,7 @@ def mapped(s: Scope) -> Any:
 
 
 def loop(s: Scope) -> Any:
-    """A counted loop, or one that ends by a value."""
+    """Emit a counted loop, or one that a value ends."""
     x = s.pick(is_float)
     if s.chance(0.5):
         with s.body(["np.asarray(0)", x.source], captures=True) as parameters:
@@ -111,14 +114,14 @@ def loop(s: Scope) -> Any:
 
 
 def folded(s: Scope) -> Any:
-    """Running or whole folds with a function of two."""
+    """Emit a running or whole reduction by a function of two values."""
     x = s.pick(lambda v: v.is_float and v.rank > 0)
     name = s.one_of(["control.associative_scan", "control.reduce"])
     return s.emit(name, s.one_of(["np.add", "np.multiply", "np.maximum"]), x)
 
 
 def ruled(s: Scope) -> Any:
-    """A function with its own rule, or computed again, or differentiated inside."""
+    """Emit a call of a function with custom rules, a checkpoint, or its gradient."""
     x = s.pick(is_float)
     name = s.one_of(["with_vjp", "with_jvp", "aotc.checkpoint", "aotc.grad"])
     if name == "aotc.grad":

@@ -24,7 +24,7 @@ from aotc.passes import run_passes
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A program that `aotc.jit` would have compiled.
+    """A traced program that `aotc.jit` would have compiled, and its calls.
 
     Args:
         program: as it was traced.
@@ -37,7 +37,8 @@ class Evaluated:
 
 @contextmanager
 def without_compiler(evaluated: list[Evaluated] | None = None) -> Iterator[None]:
-    """Replace the code of `aotc.jit` by the reference evaluator within this block.
+    """Make `aotc.jit` use the reference evaluator instead of a compiler in this
+    context.
 
     Args:
         evaluated: gets the programs that would have been compiled.
@@ -50,7 +51,9 @@ def without_compiler(evaluated: list[Evaluated] | None = None) -> Iterator[None]
 def _evaluated_program(
     evaluated: list[Evaluated], program: Any, target: Any, threads: int | None
 ) -> Compilation:
-    """A traced program, as if it were compiled."""
+    """Return a program's function that evaluates and records calls instead of
+    compiling.
+    """
     noted = Evaluated(program.copy())
     evaluated.append(noted)
     program = program.copy()

@@ -33,7 +33,7 @@ OURS: dict[str, Any] = {
 
 
 def entry_of(program: Program, name: str) -> EntryFunction:
-    """The program as an entry called `name`.
+    """Return a random program as an entry called `name`.
 
     Its sizes are called after it: entries of one module share a size of one name, and
     so its contract.
@@ -52,7 +52,9 @@ def entry_of(program: Program, name: str) -> EntryFunction:
 
 
 def execute(program: Program, library: dict[str, Any]) -> Any:
-    """The entry function, made of the functions of a library."""
+    """Run a program's source with a library's functions; return the function it
+    defines.
+    """
     namespace = dict(library)
     code = compile(function_source(program), f"<program {program.seed}>", "exec")
     exec(code, namespace)

@@ -15,7 +15,7 @@ _TOO_MANY = "sizes and offsets, and a CPU takes"
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure of a program.
+    """The failure of a random program: its kind and message.
 
     Args:
         kind: what it does not do, or does wrongly: `traces`, `passes` (the pipeline),
@@ -32,12 +32,12 @@ class Failure:
 
     @property
     def is_refusal(self) -> bool:
-        """Return whether aotc says itself that it does not do this."""
+        """Return whether aotc refused the program with an error of its own."""
         return self.kind == "refused"
 
     @property
     def cause(self) -> str:
-        """A text that failures which are alike share, without numbers and names."""
+        """The message without names and numbers, equal for similar failures."""
         text = self.message.partition("; expected")[0]
         if self.kind in ("differs", "jax"):
             return self.kind
@@ -45,7 +45,7 @@ class Failure:
 
 
 def failure_of(kind: str, error: Exception) -> Failure:
-    """Return what an exception of a stage means: a refusal, or a failure of this kind.
+    """Turn an exception of a stage into a failure: a refusal, or one of this kind.
 
     All that aotc raises while it traces says that a program cannot be written so; later
     on, only what a rule refuses does.

@@ -18,12 +18,12 @@ Form = Callable[[Scope], Any]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text."""
+    """Split a text into words."""
     return text.split()
 
 
 def each(names: str, low: float, high: float) -> dict[str, tuple[float, float]]:
-    """Give several functions one domain."""
+    """Return a dict from function names to their common domain."""
     return dict.fromkeys(words(names), (low, high))
 
 
@@ -69,22 +69,22 @@ INTEGER_UNARY = words("abs negative sign square invert bitwise_not bitwise_count
 
 
 def is_float(value: Value) -> bool:
-    """Return whether it has derivatives."""
+    """Return whether a value is of floats."""
     return value.is_float
 
 
 def is_integer(value: Value) -> bool:
-    """Neither float nor bool."""
+    """Return whether a value is of integers."""
     return not value.is_float and value.dtype != "bool"
 
 
 def has_axes(value: Value) -> bool:
-    """Return whether it is no scalar."""
+    """Return whether a value is no scalar."""
     return value.rank > 0
 
 
 def unary(s: Scope) -> Any:
-    """A function of each element."""
+    """Emit an elementwise function of one value."""
     x = s.pick(is_float)
     table = s.one_of(["np", "np", "nn", "special"])
     if table == "nn":
@@ -95,14 +95,14 @@ def unary(s: Scope) -> Any:
 
 
 def like(s: Scope, x: Value) -> Value:
-    """Another value of the same dtype, whose shape may fit."""
+    """Return another value of the same dtype, whose shape may broadcast."""
     others = [v for v in s.values if v.dtype == x.dtype and v.source != x.source]
     fitting = [v for v in others if v.kind.shape[-1:] == x.kind.shape[-1:]]
     return s.one_of(fitting if fitting and s.chance(0.8) else others or [x])
 
 
 def binary(s: Scope) -> Any:
-    """A function of two values, or of a value and a number."""
+    """Emit a function of two values, or of a value and a number."""
     x = s.pick(is_float)
     name = s.one_of(list(BINARY))
     y: Any = like(s, x)
@@ -117,7 +117,7 @@ def binary(s: Scope) -> Any:
 
 
 def whole(s: Scope) -> Any:
-    """A function of integers."""
+    """Emit a function of integers."""
     x = s.pick(is_integer)
     if s.chance(0.3):
         return s.emit(f"np.{s.one_of(INTEGER_UNARY)}", x)
@@ -128,7 +128,7 @@ def whole(s: Scope) -> Any:
 
 
 def far(s: Scope) -> Any:
-    """A periodic function of large arguments, or a power with a large exponent.
+    """Emit a periodic function of large arguments, or a power with a large exponent.
 
     They are made of integers, which are the same in every order of computation: of a
     number that is rounded in two ways, such functions have two values.
@@ -142,7 +142,7 @@ def far(s: Scope) -> Any:
 
 
 def compared(s: Scope) -> Any:
-    """A mask, and something that it chooses."""
+    """Emit a comparison, and perhaps a use of its mask."""
     x = s.pick(lambda v: v.dtype != "bool")
     if s.chance(0.2) and x.is_float:
         mask = s.emit(f"np.{s.one_of(PREDICATES)}", x)
@@ -159,14 +159,14 @@ def compared(s: Scope) -> Any:
 
 
 def clipped(s: Scope) -> Any:
-    """Bounded by numbers or by other values."""
+    """Emit bounds by numbers or other values."""
     x = s.pick(is_float)
     bounds = s.one_of([("-0.5", "0.5"), ("None", "0.25"), ("-0.25", "None")])
     return s.emit("np.clip", x, *bounds)
 
 
 def converted(s: Scope) -> Any:
-    """Convert to another dtype, and back again perhaps."""
+    """Emit a cast to another dtype, and perhaps back."""
     x = s.pick()
     floats = ["float32", "float32", "float64", "float16", "bfloat16"]
     target = s.one_of([*floats, "int32", "int8", "uint8", "bool"])
@@ -193,14 +193,14 @@ NN_ALONG = words("softmax log_softmax softmin l2_normalize layer_norm rms_norm")
 
 
 def axis_of(s: Scope, x: Value) -> int:
-    """One of its axes."""
+    """Return a random axis of a value."""
     if not x.rank:
         raise Refused
     return int(s.rng.integers(-x.rank, x.rank))
 
 
 def reduced(s: Scope) -> Any:
-    """Reduce one, several or all axes."""
+    """Emit a reduction of one, several or all axes."""
     x = s.pick(lambda v: v.rank > 0 and v.dtype != "bool")
     name = s.one_of(REDUCTIONS if x.is_float else ["sum", "max", "min", "prod"])
     options = []
@@ -213,13 +213,13 @@ def reduced(s: Scope) -> Any:
 
 
 def counted(s: Scope) -> Any:
-    """Integers or bools along an axis."""
+    """Emit a function that gives integers or bools along an axis."""
     x = s.pick(has_axes)
     return s.emit(f"np.{s.one_of(COUNTS)}", x, f"axis={axis_of(s, x)}")
 
 
 def running(s: Scope) -> Any:
-    """Something of the same shape, along an axis."""
+    """Emit a cumulative function along an axis."""
     x = s.pick(lambda v: v.rank > 0 and v.is_float)
     if s.chance(0.4):
         name = s.one_of(NN_ALONG)
@@ -229,7 +229,7 @@ def running(s: Scope) -> Any:
 
 
 def log_sums(s: Scope) -> Any:
-    """Sums of exponentials."""
+    """Emit a sum of exponentials."""
     x = s.pick(lambda v: v.rank > 0 and v.is_float)
     module = s.one_of(["nn", "special"])
     return s.emit(f"{module}.logsumexp", x, f"axis={axis_of(s, x)}")
@@ -239,7 +239,7 @@ def log_sums(s: Scope) -> Any:
 
 
 def moved(s: Scope) -> Any:
-    """A view, or a copy in another order."""
+    """Emit a function that reorders or reshapes elements."""
     x = s.pick(has_axes)
     a, b = axis_of(s, x), axis_of(s, x)
     order = tuple(int(i) for i in s.rng.permutation(x.rank))
@@ -262,7 +262,7 @@ def moved(s: Scope) -> Any:
 
 
 def slice_source(s: Scope, size: Any) -> str:
-    """A slice along an axis; those with steps are the most."""
+    """Return the source of a random slice along an axis; most have steps."""
     steps = ["::2", "::-1", "::3", "::-2", "1::2", ":1", "1:", "-2:", ":-1", ":", "0:0"]
     weights = [6, 4, 2, 2, 2, 1, 2, 1, 2, 2, 0.2]
     chosen = s.rng.choice(len(steps), p=[w / sum(weights) for w in weights])
@@ -272,7 +272,7 @@ def slice_source(s: Scope, size: Any) -> str:
 
 
 def key_of(s: Scope, x: Value) -> str:
-    """Something to index it with."""
+    """Return the source of a random index into a value."""
     parts = []
     for size in x.kind.shape:
         draw = s.rng.random()
@@ -288,13 +288,13 @@ def key_of(s: Scope, x: Value) -> str:
 
 
 def sliced(s: Scope) -> Any:
-    """A part of a value, often beside a use of the whole."""
+    """Emit an index into a value."""
     x = s.pick(has_axes)
     return s.emit("getitem", x, key_of(s, x))
 
 
 def taken(s: Scope) -> Any:
-    """Elements at positions, known or computed."""
+    """Emit a gather at known or computed indices."""
     x = s.pick(has_axes)
     axis = axis_of(s, x)
     positions = s.one_of(["[0, 0]", "[-1, 0]", "numpy.array([0, -1, 0])"])
@@ -309,7 +309,7 @@ def taken(s: Scope) -> Any:
 
 
 def updated(s: Scope) -> Any:
-    """`x.at[…]` in all its forms."""
+    """Emit an update `x.at[…]` of any kind."""
     x = s.pick(lambda v: v.rank > 0 and v.dtype != "bool")
     key = key_of(s, x)
     if s.chance(0.25):
@@ -326,7 +326,7 @@ def updated(s: Scope) -> Any:
 
 
 def joined(s: Scope) -> Any:
-    """Values side by side: of a value, parts of it and others like it."""
+    """Emit a concatenation or stack of values or their parts."""
     x = s.pick(lambda v: 0 < v.rank < 4)
     axis = axis_of(s, x)
     others = [v for v in s.values if v.dtype == x.dtype and v.rank == x.rank]
@@ -350,7 +350,7 @@ def joined(s: Scope) -> Any:
 
 
 def created(s: Scope) -> Any:
-    """An array of constants in sizes of a value, and often a reduction of it."""
+    """Emit a constant array in sizes of a value, and perhaps a reduction of it."""
     x = s.pick(has_axes)
     size, dtype = f"{x.source}.shape[{axis_of(s, x)}]", s.one_of(["float32", "int32"])
     quoted = f'"{x.dtype if x.is_float else dtype}"'
@@ -378,7 +378,7 @@ def created(s: Scope) -> Any:
 
 
 def random_numbers(s: Scope) -> Any:
-    """Drawn by the program, in the shape of a value."""
+    """Emit a random draw in the shape of a value."""
     x = s.pick(has_axes)
     name = s.one_of(["uniform", "normal", "gumbel", "bernoulli", "exponential"])
     key = f"random.key({s.one_of([0, 7])})"
@@ -390,7 +390,7 @@ def random_numbers(s: Scope) -> Any:
 
 
 def product(s: Scope) -> Any:
-    """Multiply a matrix with another, or with itself."""
+    """Emit a matrix product."""
     x = s.pick(lambda v: v.rank >= 1 and v.is_float)
     if x.data.size and abs(x.data.astype("f8")).max() > 2:
         x = s.emit("np.tanh", x)
@@ -416,7 +416,7 @@ LOSSES = words("""
 
 
 def loss(s: Scope) -> Any:
-    """Compute a loss of two values of one shape."""
+    """Emit a loss of two values of one shape."""
     x = s.pick(lambda v: v.is_float and v.rank > 0)
     same = [v for v in s.values if v.kind == x.kind]
     return s.emit(f"nn.{s.one_of(LOSSES)}", x, s.one_of(same))

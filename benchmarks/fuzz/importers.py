@@ -35,6 +35,7 @@ Step = Callable[[Any, torch.Tensor], torch.Tensor]
 
 
 def _written(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Assign to slices of a copy."""
     y = x.clone()
     y[1:] = x[:-1]
     y[:, ::2] += 1
@@ -42,6 +43,7 @@ def _written(net: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def _written_view(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Assign through views of a copy."""
     y = x * 1
     y.t()[0].mul_(2)
     y.view(-1)[:2].fill_(0.5)
@@ -49,26 +51,30 @@ def _written_view(net: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def _branching(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Branch on the sizes of the input."""
     return x * 2 if x.shape[0] > x.shape[1] else x - 1
 
 
 def _counted(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Count calls in a buffer, and add the count."""
     net.calls += 1
     return x + net.calls
 
 
 def _padded(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Pad rows, and add two slices of the result."""
     y = torch.nn.functional.pad(x, (0, 0, 1, 2))
     return y[1 : 1 + x.shape[0]] + y[2 : 2 + x.shape[0]]
 
 
 def _positions(net: Any, x: torch.Tensor) -> torch.Tensor:
+    """Add functions of the row index and a table."""
     rows = torch.arange(x.shape[0])
     return x + (rows[:, None] % net.table.shape[0]) * 0.5 + net.table[rows % 3].sum()
 
 
 def _resized(size: Callable[[Any], Any]) -> Step:
-    """The sum of the rows in another number, which is computed in floats."""
+    """Return a step that sums the rows after resizing to a computed number of them."""
 
     def step(net: Any, x: torch.Tensor) -> torch.Tensor:
         image = x.t()[None]
@@ -114,7 +120,7 @@ _STEPS: dict[str, Step] = {
 
 
 class RandomModule(torch.nn.Module):
-    """A chain of steps over a matrix, with a parameter and buffers."""
+    """A PyTorch module of random steps over a matrix, with a parameter and buffers."""
 
     def __init__(self, steps: Sequence[str]) -> None:
         super().__init__()
@@ -124,7 +130,7 @@ class RandomModule(torch.nn.Module):
         self.register_buffer("calls", torch.zeros(()))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The last matrix of the chain."""
+        """Return the last matrix of the chain."""
         for step in self.steps:
             x = _STEPS[step](self, x)
         return x
@@ -133,7 +139,7 @@ class RandomModule(torch.nn.Module):
 def random_torch_module(
     rng: Rng,
 ) -> tuple[RandomModule, tuple[torch.Tensor, ...], dict[str, Any]]:
-    """A module, example inputs, and which of their sizes vary."""
+    """Return a random module, example inputs, and which of their sizes vary."""
     steps = rng.choice(list(_STEPS), int(rng.integers(2, 6))).tolist()
     sizes = int(rng.integers(3, 9)), int(rng.integers(3, 7))
     x = torch.from_numpy(rng.uniform(-1, 1, sizes).astype(np.float32))
@@ -144,7 +150,7 @@ def random_torch_module(
 
 
 def _in_contracts(entry: Any, sizes: Sequence[int]) -> bool:
-    """Return whether the contracts of an entry allow the sizes of its only input."""
+    """Return whether an entry's contracts allow these sizes of its only input."""
     own = {f"x_{axis}": size for axis, size in enumerate(sizes)}
     return all(
         each.min <= own[each.name] <= (each.max or own[each.name])
@@ -154,7 +160,7 @@ def _in_contracts(entry: Any, sizes: Sequence[int]) -> bool:
 
 
 def check_torch(rng: Rng) -> str:
-    """Compare a random module; says what came of it."""
+    """Import a random module and compare it with PyTorch; return the outcome."""
     module, args, shapes = random_torch_module(rng)
     named = "torch " + " → ".join(module.steps)
     try:
@@ -193,7 +199,7 @@ def check_torch(rng: Rng) -> str:
 
 
 class _Graph:
-    """An ONNX graph under construction, over one matrix of open sizes."""
+    """An ONNX graph under construction, over one matrix of symbolic sizes."""
 
     def __init__(self, rng: Rng) -> None:
         self.rng = rng
@@ -201,38 +207,41 @@ class _Graph:
         self.tensors: list[Any] = []
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node; the name of its result."""
+        """Add a node; return the name of its result."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [name], **attributes))
         return name
 
     def integers(self, *values: int) -> str:
-        """A vector of integers."""
+        """Add a constant vector of integers; return its name."""
         name = f"c{len(self.tensors)}"
         array = np.array(values, np.int64)
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def number(self, value: float, code: int) -> str:
-        """A float of one of ONNX's types, as a scalar."""
+        """Add a scalar float of one of ONNX's types; return its name."""
         name = f"c{len(self.tensors)}"
         array = np.array(value, helper.tensor_dtype_to_np_dtype(code))
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def size(self, x: str, axis: int) -> str:
-        """A size, as a vector of one element."""
+        """Add nodes for a size of `x`, as a vector of one element; return its name."""
         shape, place = self.add("Shape", x), self.integers(axis)
         if self.rng.random() < 0.5:
             return self.add("Gather", shape, place, axis=0)
         return self.add("Slice", shape, place, self.integers(axis + 1))
 
     def scalar(self, size: str) -> str:
-        """A vector of one element as a scalar."""
+        """Add a node that turns a vector of one element into a scalar; return its
+        name.
+        """
         return self.add("Squeeze", size, self.integers(0))
 
 
 def _flattened(g: _Graph, x: str) -> str:
+    """Add a cumulative sum over the flattened matrix."""
     flat = g.add("Reshape", x, g.integers(-1))
     total = g.add("CumSum", flat, g.scalar(g.integers(0)))
     shape = g.add("Concat", g.size(x, 0), g.size(x, 1), axis=0)
@@ -240,6 +249,7 @@ def _flattened(g: _Graph, x: str) -> str:
 
 
 def _grouped(g: _Graph, x: str) -> str:
+    """Add a mean over a broadcast three-axis array."""
     shape = g.add("Concat", g.size(x, 0), g.integers(1, -1), axis=0)
     cube = g.add(
         "Add", g.add("Reshape", x, shape), g.add("Unsqueeze", x, g.integers(2))
@@ -248,17 +258,20 @@ def _grouped(g: _Graph, x: str) -> str:
 
 
 def _ranged(g: _Graph, x: str) -> str:
+    """Add the row index to each row."""
     ends = g.scalar(g.integers(0)), g.scalar(g.size(x, 0)), g.scalar(g.integers(1))
     rows = g.add("Cast", g.add("Range", *ends), to=TensorProto.FLOAT)
     return g.add("Add", x, g.add("Unsqueeze", rows, g.integers(1)))
 
 
 def _expanded(g: _Graph, x: str) -> str:
+    """Subtract the column maxima, expanded to the matrix's shape."""
     row = g.add("ReduceMax", x, g.integers(0), keepdims=1)
     return g.add("Sub", x, g.add("Expand", row, g.add("Shape", x)))
 
 
 def _swapped(g: _Graph, x: str) -> str:
+    """Swap the upper and the lower half of the rows."""
     half, end = g.add("Div", g.size(x, 0), g.integers(2)), g.integers(2**62)
     top = g.add("Slice", x, g.integers(0), half, g.integers(0))
     rest = g.add("Slice", x, half, end, g.integers(0))
@@ -266,34 +279,39 @@ def _swapped(g: _Graph, x: str) -> str:
 
 
 def _reversed(g: _Graph, x: str) -> str:
+    """Add the matrix with both axes reversed."""
     start, axes, steps = g.integers(-1, -1), g.integers(0, 1), g.integers(-1, -1)
     ends = g.integers(-(2**62), -(2**62))
     return g.add("Add", x, g.add("Slice", x, start, ends, axes, steps))
 
 
 def _tiled(g: _Graph, x: str) -> str:
+    """Tile the rows twice and take the second copy."""
     twice = g.add("Tile", x, g.integers(2, 1))
     return g.add("Slice", twice, g.size(x, 0), g.integers(2**62), g.integers(0))
 
 
 def _chosen(g: _Graph, x: str) -> str:
+    """Negate the matrix if it is taller than wide."""
     wide = g.add("Greater", g.scalar(g.size(x, 0)), g.scalar(g.size(x, 1)))
     return g.add("Where", wide, g.add("Neg", x), x)
 
 
 def _gathered(g: _Graph, x: str) -> str:
+    """Add the last row, gathered by a computed index."""
     last = g.add("Sub", g.size(x, 0), g.integers(1))
     return g.add("Add", x, g.add("Gather", x, last, axis=0))
 
 
 def _padded_rows(g: _Graph, x: str) -> str:
+    """Pad rows and slice beyond the original end."""
     padded = g.add("Pad", x, g.integers(1, 0, 1, 0))
     end = g.add("Add", g.size(x, 0), g.integers(2))
     return g.add("Slice", padded, g.integers(2), end, g.integers(0))
 
 
 def _scaled(g: _Graph, x: str) -> str:
-    """The sum of so many equal rows as floats that are computed of sizes say."""
+    """Return nodes that sum rows resized by a factor computed from sizes."""
     code = int(g.rng.choice([TensorProto.FLOAT, TensorProto.DOUBLE]))
     size = g.add("Cast", g.size(x, int(g.rng.integers(2))), to=code)
     for op in g.rng.choice(["Mul", "Div", "Add"], int(g.rng.integers(1, 4))):
@@ -327,7 +345,7 @@ _ONNX_STEPS: tuple[Callable[[_Graph, str], str], ...] = (
 
 
 def random_onnx_model(rng: Rng) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """A model over one matrix of open sizes, and inputs for a call."""
+    """Return a random ONNX model over a matrix of symbolic sizes, and inputs."""
     graph, name = _Graph(rng), "x"
     for place in rng.integers(0, len(_ONNX_STEPS), int(rng.integers(2, 7))):
         name = _ONNX_STEPS[place](graph, name)
@@ -345,7 +363,9 @@ def random_onnx_model(rng: Rng) -> tuple[onnx.ModelProto, dict[str, Any]]:
 
 
 def check_onnx(rng: Rng) -> str:
-    """Compare a random model with ONNX's reference evaluator; says what came of it."""
+    """Import a random model and compare it with ONNX's evaluator; return the
+    outcome.
+    """
     from onnx.reference import ReferenceEvaluator
 
     model, inputs = random_onnx_model(rng)
@@ -381,7 +401,7 @@ CHECKS: dict[str, Callable[[Rng], str]] = {"torch": check_torch, "onnx": check_o
 
 
 def outcomes(count: int, seed: int, kind: str) -> Iterator[tuple[int, str]]:
-    """The seed and the outcome of each of `count` programs."""
+    """Yield the seed and the outcome of each of `count` programs."""
     for number in range(seed, seed + count):
         try:
             yield number, CHECKS[kind](np.random.default_rng(number))
@@ -390,7 +410,7 @@ def outcomes(count: int, seed: int, kind: str) -> Iterator[tuple[int, str]]:
 
 
 def main() -> int:
-    """Run as a command."""
+    """Check random modules and models, and print what is wrong."""
     parser = argparse.ArgumentParser(description="Random modules and graphs, imported.")
     parser.add_argument("--programs", type=int, default=100, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)

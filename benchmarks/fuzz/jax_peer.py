@@ -31,7 +31,7 @@ NOT_ALIKE = {
 
 
 def jax_library() -> dict[str, Any] | None:
-    """Return the library's names with JAX's functions; None where one is missing."""
+    """Return JAX's functions by the names that programs use; None if missing."""
     # Small programs that run once are not worth optimizing; XLA reads this late.
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     try:
@@ -56,13 +56,16 @@ def jax_library() -> dict[str, Any] | None:
 
 
 def _with_globals(function: Any, names: dict[str, Any]) -> Any:
+    """Return a copy of a function with other global names."""
     return type(function)(function.__code__, {**function.__globals__, **names})
 
 
 def compare_with_jax(
     program: Program, library: Any
 ) -> Failure | Literal["agrees"] | None:
-    """Return whether JAX computes the same; None where it has not the functions."""
+    """Compare a program with JAX: a failure, "agrees", or None if JAX lacks a
+    function.
+    """
     if program.functions & NOT_ALIKE or _is_narrow(program):
         return None
     wide = widened(program)
@@ -85,11 +88,12 @@ def compare_with_jax(
 
 
 def examples(program: Program, sizes: dict[str, int]) -> list[Any]:
-    """Random inputs of a program; the same each time."""
+    """Draw the inputs of a program; the same each time."""
     return [example(x, sizes, program.seed + i) for i, x in enumerate(program.inputs)]
 
 
 def _run(program: Program, library: Any, arrays: list[Any]) -> list[Any] | None:
+    """Run a program by JAX; None if JAX cannot."""
     import jax
 
     try:
@@ -100,11 +104,12 @@ def _run(program: Program, library: Any, arrays: list[Any]) -> list[Any] | None:
 
 
 def _is_narrow(program: Program) -> bool:
+    """Return whether a program uses half precision."""
     return "float16" in str(program)  # bfloat16 too
 
 
 def widened(program: Program) -> Program:
-    """The program in f64."""
+    """Return the program with f64 in place of f32."""
     inputs = [
         replace(x, dtype="float64") if x.dtype == "float32" else x
         for x in program.inputs
@@ -114,6 +119,7 @@ def widened(program: Program) -> Program:
 
 
 def _widened(step: Step) -> Step:
+    """Return a step with f64 in place of f32."""
     arguments = [a.replace('"float32"', '"float64"') for a in step.arguments]
     blocks = [
         replace(block, steps=tuple(map(_widened, block.steps))) for block in step.blocks

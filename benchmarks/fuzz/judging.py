@@ -17,7 +17,7 @@ RUNS = 12  # with noise; an element at an edge moves in every other one
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judgement of all results of a call.
+    """The comparison of all results of a call with the reference.
 
     Args:
         wrong: what differs, in words; empty if nothing does.
@@ -33,7 +33,7 @@ class Judgement:
 def rounding_of(
     module: Any, name: str, inputs: Sequence[Any], wanted: Sequence[Any]
 ) -> Rounding:
-    """Return how far rounding moves each element of the results of a function.
+    """Measure how far rounding moves each element of a function's results.
 
     Args:
         module: with graph ops.
@@ -52,7 +52,7 @@ def rounding_of(
 def judge(
     found: Sequence[Any], wanted: Sequence[Any], rounding: Rounding | None = None
 ) -> Judgement:
-    """Compare results with the reference, within what `rounding` moves them.
+    """Compare results with the reference, within the measured rounding.
 
     Without it, within a few units in the last place.
     """
@@ -72,7 +72,7 @@ def judge(
 
 
 def _compared(got: Any, want: Any, spread: Any, unseen: Unseen) -> tuple[str, Any]:
-    """Describe how an array differs, and which elements are open."""
+    """Describe how an array differs, and return a mask of undecided elements."""
     if got.shape != want.shape or got.dtype != want.dtype:
         kinds = [f"{x.dtype}{list(x.shape)}" for x in (got, want)]
         return f"is {kinds[0]}; expected {kinds[1]}", np.zeros(want.shape, bool)
@@ -81,7 +81,7 @@ def _compared(got: Any, want: Any, spread: Any, unseen: Unseen) -> tuple[str, An
 
 
 def _is_open(want: Any, spread: Any) -> Any:
-    """Return a mask of the elements that rounding changes in their first digit."""
+    """Return a mask of elements whose first digit rounding may change."""
     if not is_float(want):
         return spread > 0
     size = np.where(np.isfinite(want), np.abs(want.astype("f8")), 0)
@@ -90,6 +90,7 @@ def _is_open(want: Any, spread: Any) -> Any:
 
 
 def _told(got: Any, want: Any, wrong: Any) -> str:
+    """Describe the first wrong element and how many there are; empty if none is."""
     if not wrong.any():
         return ""
     place = tuple(int(i) for i in np.argwhere(wrong)[0])  # () of a number

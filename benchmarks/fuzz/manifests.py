@@ -47,7 +47,7 @@ _MOST_ELEMENTS = 1 << 16  # of an array that a mutant asks for
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every part of a JSON value."""
+    """Yield the path of every value nested in a JSON value."""
     yield path
     children = value.items() if isinstance(value, dict) else ()
     if isinstance(value, list):
@@ -57,7 +57,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutate(manifest: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """A copy of a manifest with one to three changes."""
+    """Return a copy of a manifest with one to three random changes."""
     changed = deepcopy(manifest)
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         known = [path for path in places(changed) if path and path[0] != "schema"]
@@ -73,6 +73,7 @@ def _change(
     known: list[tuple[Any, ...]],
     chance: random.Random,
 ) -> None:
+    """Change one value of a manifest in place: drop, repeat, swap, or replace it."""
     owner, key = _at(manifest, path[:-1]), path[-1]
     alike = [each for each in known if each[-1] == key and len(each) == len(path)]
     other = chance.choice(alike)
@@ -93,13 +94,14 @@ def _change(
 
 
 def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    """Return the value at a path of a JSON value."""
     for key in path:
         value = value[key]
     return value
 
 
 def write_signed(bundle: Path, manifest: dict[str, Any], signer: keys.Signer) -> None:
-    """Give a bundle this manifest, and a signature over what its files are.
+    """Write a manifest into a bundle, and a valid signature over its files.
 
     The list of files in the manifest stays as it is, so that it too may be wrong.
     """
@@ -115,7 +117,7 @@ def write_signed(bundle: Path, manifest: dict[str, Any], signer: keys.Signer) ->
 
 
 def use(bundle: Path, trust: Trust, seed: int) -> None:
-    """Load a bundle, call its entries, read and write its states.
+    """Load a bundle, call its entries, read and write its states; raise if refused.
 
     Raises:
         AotcError: it is refused.
@@ -143,6 +145,7 @@ def _arrays(
     size: int,
     chance: np.random.Generator,
 ) -> list[Any]:
+    """Draw input arrays with all symbols set to a size."""
     found = []
     for leaf in leaves:
         shape = [
@@ -158,7 +161,7 @@ def _arrays(
 
 
 class Fuzzer:
-    """Mutants of one bundle.
+    """Makes mutants of one bundle's manifest and loads them.
 
     Args:
         bundle: to begin from; its code runs on this machine.
@@ -178,12 +181,12 @@ class Fuzzer:
         self.codes: Counter[str] = Counter()
 
     def check_original(self) -> None:
-        """Raise unless the bundle itself is taken, so that mutants say something."""
+        """Raise unless the unchanged bundle is accepted."""
         write_signed(self.work, self.original, self._signer)
         use(self.work, self._trust, 0)
 
     def step(self) -> str | None:
-        """Try one mutant; what is wrong with how it was taken, or None."""
+        """Load one mutant; return a description of a crash, or None."""
         mutant = mutate(self.original, self._chance)
         write_signed(self.work, mutant, self._signer)
         try:
@@ -200,7 +203,7 @@ class Fuzzer:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; 1 if anything was wrong."""
+    """Run the fuzzer; return 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--seconds", type=float, default=60)

@@ -45,7 +45,7 @@ PASSES = ("autodiff", "inline", "simplify", "cse", "recover-ops", "simplify")
 
 
 def main() -> int:
-    """The command."""
+    """Check padded calls of random programs, and print what differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _programs(seed: int, choice: Choice) -> list[Program]:
-    """A program, and what differentiation and batching make of it."""
+    """Return the variants of a random program; none if it was refused."""
     try:
         return variants(random_program(seed, choice)[0])
     except Refused:
@@ -74,7 +74,7 @@ def _programs(seed: int, choice: Choice) -> list[Program]:
 
 
 def check(program: Program, cut: Counter[str]) -> str:
-    """Return the outcome of a program: `right`, `refused`, `static`, or how it differs.
+    """Compare a program padded to a bucket with the plain one; return the outcome.
 
     Args:
         program: to pad.
@@ -112,7 +112,7 @@ def _compare(
     program: Program,
     sizes: dict[str, int],
 ) -> str:
-    """Return whether a padded call gives what the call gives."""
+    """Compare one padded call with the plain call; describe a difference."""
     try:
         wanted = reference.evaluate(traced.module, entry.name, arrays)
     except (AotcError, ValueError, IndexError):  # such as the largest of no elements
@@ -134,7 +134,7 @@ def _compare(
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return whether two arrays are alike to the last digit, NaN for NaN."""
+    """Return whether two arrays are bitwise equal, any NaN for NaN."""
     wide = (
         np.float64 if dtypes.is_float(dtypes.canonical_dtype(one.dtype)) else one.dtype
     )
@@ -142,7 +142,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _pad(array: Any, kind: Any) -> Any:
-    """An array in the sizes of the bucket, garbage behind it."""
+    """Return an array in the bucket's sizes, with garbage beyond the original."""
     dtype = dtypes.to_numpy(kind.dtype)
     least = np.nan if dtypes.is_float(kind.dtype) else _least(dtype)
     padded = np.full(kind.shape, least, dtype)
@@ -151,6 +151,7 @@ def _pad(array: Any, kind: Any) -> Any:
 
 
 def _least(dtype: Any) -> Any:
+    """Return the garbage value of an integer or bool dtype."""
     return True if dtype == np.bool_ else np.iinfo(dtype).min
 
 

@@ -21,20 +21,20 @@ TRAINING = "training step"  # drawn where it is asked for
 
 @dataclass(frozen=True)
 class Input:
-    """An array that the entry takes: sizes that are words are symbolic."""
+    """An input array of a program; named sizes are symbolic."""
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
 
     def sized(self, sizes: dict[str, int]) -> tuple[int, ...]:
-        """The shape for these values of the symbols."""
+        """Return the shape for these symbol values."""
         return tuple(sizes[n] if isinstance(n, str) else n for n in self.shape)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A function that a step hands to another: the body of a loop or a branch."""
+    """A nested function of a step, such as a loop body or a branch."""
 
     name: str
     parameters: tuple[str, ...]
@@ -43,14 +43,14 @@ class Block:
 
     @property
     def read(self) -> set[str]:
-        """The names that are mentioned in it."""
+        """Names that the block's source mentions."""
         found = names_in(self.result) | set(self.parameters)
         return found.union(*(step.read for step in self.steps))
 
 
 @dataclass(frozen=True)
 class Step:
-    """`name = function(*arguments)`; `blocks` are defined before it."""
+    """One statement of a program: `name = function(*arguments)`, with nested blocks."""
 
     name: str
     function: str
@@ -59,7 +59,7 @@ class Step:
 
     @property
     def read(self) -> set[str]:
-        """The names that are mentioned in it, in its blocks too."""
+        """Names that the step's source mentions, blocks included."""
         found = names_in(" ".join(self.arguments))
         return found.union(*(block.read for block in self.blocks))
 
@@ -90,7 +90,7 @@ class Program:
 
     @property
     def functions(self) -> set[str]:
-        """The functions that are used."""
+        """The library functions that the program calls."""
         return {step.function for step in all_steps(self.steps)}
 
     @property
@@ -99,12 +99,12 @@ class Program:
         return f"{self.transform}{' with checkpoint' if self.checkpoint else ''}"
 
     def transformed(self, transform: str, checkpoint: bool = False) -> Program:
-        """Another variant of the same function."""
+        """Return the program under another transformation."""
         return replace(self, transform=transform, checkpoint=checkpoint)
 
 
 def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps, and those of their blocks."""
+    """Yield the steps and those of their blocks."""
     for step in steps:
         for block in step.blocks:
             yield from all_steps(block.steps)
@@ -112,12 +112,12 @@ def all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
 
 
 def names_in(source: str) -> set[str]:
-    """The inputs, results and parameters that Python source mentions."""
+    """Return the variable names that Python source mentions."""
     return set(_NAME.findall(source))
 
 
 def renamed(source: str, old: str, new: str) -> str:
-    """The source with another expression in the place of a name."""
+    """Return source with a name replaced by another expression."""
     return re.sub(rf"\b{old}\b", lambda _: new, source)
 
 
@@ -125,7 +125,7 @@ def renamed(source: str, old: str, new: str) -> str:
 
 
 def to_json(program: Program) -> dict[str, Any]:
-    """Return the program as a file of failures holds it."""
+    """Return the program as JSON for the file of failures."""
     return {
         "seed": program.seed,
         "transform": program.transform,
@@ -139,7 +139,7 @@ def to_json(program: Program) -> dict[str, Any]:
 
 
 def from_json(data: dict[str, Any]) -> Program:
-    """The inverse of `to_json`."""
+    """Rebuild a program from `to_json`'s output."""
     inputs = [
         Input(name, tuple(shape), dtype)
         for name, (dtype, *shape) in data["inputs"].items()
@@ -157,6 +157,7 @@ def from_json(data: dict[str, Any]) -> Program:
 
 
 def _step_to_json(step: Step) -> dict[str, Any]:
+    """Return a step as JSON."""
     found: dict[str, Any] = {
         "name": step.name,
         "function": step.function,
@@ -176,6 +177,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
 
 
 def _step_from_json(data: dict[str, Any]) -> Step:
+    """Rebuild a step from JSON."""
     blocks = [
         Block(
             block["name"],

@@ -50,7 +50,7 @@ EVALUATED = ("x86_64-v4-dot", "riscv64-v")
 def drawn_entries(
     seed: int, count: int, numerics: str = "strict"
 ) -> list[QuantizedEntry]:
-    """Return so many random entries."""
+    """Draw `count` random quantised entries."""
     drawn = [
         QuantizedEntry(np.random.default_rng([seed, number]), f"f{number}")
         for number in range(count)
@@ -61,7 +61,7 @@ def drawn_entries(
 
 
 def main() -> int:
-    """Draw, build and compare models."""
+    """Draw, build and compare quantised models; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fuzz.quantized", description=__doc__.split("\n")[0]
     )
@@ -99,7 +99,7 @@ def main() -> int:
 
 
 def _settings(asked: Asked, given: argparse.Namespace) -> dict[str, Any]:
-    """Return what a row of the log is of."""
+    """Return the settings that a row of the log belongs to."""
     return {
         "entries": given.entries,
         "targets": [*map(str, asked.targets)],
@@ -111,7 +111,7 @@ def _settings(asked: Asked, given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _compared(seed: int, entries: int, asked: Asked) -> dict[str, Any]:
-    """Return a row of the log: what is wrong with a model, and what it has."""
+    """Draw and compare one model; return its row of the log."""
     begin, found = time.monotonic(), Found()
     drawn = drawn_entries(seed, entries, asked.numerics)
     compare(drawn, asked, found)
@@ -130,21 +130,21 @@ def _compared(seed: int, entries: int, asked: Asked) -> dict[str, Any]:
 
 
 def _rows(log: Path | None) -> list[dict[str, Any]]:
-    """Return the rows of a log; none if there is no such file."""
+    """Read the rows of a log; none if there is no such file."""
     if log is None or not log.exists():
         return []
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def _append(log: Path | None, row: dict[str, Any]) -> None:
-    """Write a row to a log, if one was asked for."""
+    """Append a row to a log file, if there is one."""
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 
 
 def _summed(rows: Sequence[dict[str, Any]], entries: int) -> int:
-    """Print what all models have together; return whether anything is wrong."""
+    """Print the totals of all models; return whether anything is wrong."""
     failed = sum(len(row["wrong"]) for row in rows)
     exact, size = (sum(row[name] for row in rows) for name in ("exact", "bytes"))
     print(

@@ -53,7 +53,7 @@ Arrays = Sequence[Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an entry.
+    """One call of an entry: an array for each input.
 
     Args:
         name: of the entry.
@@ -68,7 +68,7 @@ class Call:
 
 @dataclass
 class Found:
-    """Faults of entries, and what was drawn and computed.
+    """The faults found in entries, and counts of what was compared.
 
     Args:
         wrong: the first thing that is wrong with an entry, by its name.
@@ -81,14 +81,14 @@ class Found:
     bytes: int = 0
 
     def add(self, entry: str, why: str) -> None:
-        """Note what is wrong with an entry, if nothing was before."""
+        """Record a fault of an entry, unless one is recorded."""
         if why:
             self.wrong.setdefault(entry, why)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The settings of a comparison.
+    """The targets and numerics of a comparison.
 
     Args:
         targets: compiled for, and called.
@@ -102,7 +102,7 @@ class Asked:
 
 
 def source_of(drawn: Sequence[QuantizedEntry]) -> str:
-    """Return a model file with these entries."""
+    """Return a model file's text with these entries."""
     rows = [
         f'    "{name}": {_seeded(name, source)},\n'
         for each in drawn
@@ -114,13 +114,15 @@ def source_of(drawn: Sequence[QuantizedEntry]) -> str:
 
 
 def _seeded(name: str, source: str) -> str:
-    """Return the source of a weight that is the same beside any others."""
+    """Return a weight's source with its own random seed, independent of other
+    weights.
+    """
     numbers = name.removeprefix("f").replace("_", ", ")
     return source.replace("rng.", f"drawn({numbers}).")
 
 
 def compare(drawn: Sequence[QuantizedEntry], asked: Asked, found: Found) -> None:
-    """Evaluate, build and call a model of some entries, and note what is wrong."""
+    """Evaluate, build and call entries; record in `found` what is wrong."""
     good = _evaluated(drawn, asked, found)
     half = [each for each in good if each.entry.is_half]
     portable = [x for x in asked.targets if x.backend != "vmvx"]  # has no halves
@@ -133,7 +135,7 @@ def compare(drawn: Sequence[QuantizedEntry], asked: Asked, found: Found) -> None
 
 @dataclass(frozen=True)
 class _Wanted:
-    """An entry, and what the passes make of calls of it.
+    """An entry with its calls and their expected results.
 
     Args:
         entry: as it was drawn.
@@ -148,7 +150,7 @@ class _Wanted:
     judge: Callable[[int, Arrays], str]
 
     def note(self, got: Sequence[Arrays | None], where: str, found: Found) -> None:
-        """Note where results differ from those of the passes."""
+        """Record in `found` if results differ from the expected ones."""
         for number, results in enumerate(got):
             if results is None:
                 continue  # which was noted
@@ -166,7 +168,7 @@ class _Wanted:
 def _evaluated(
     drawn: Sequence[QuantizedEntry], asked: Asked, found: Found
 ) -> list[_Wanted]:
-    """Evaluate entries and compare; those that cannot be are taken apart and noted."""
+    """Evaluate entries and return those with expected results; record failing ones."""
     try:
         return _evaluate_all(drawn, asked, found)
     except Exception as error:
@@ -179,7 +181,7 @@ def _evaluated(
 
 
 def _told(error: Exception) -> str:
-    """Return what an error says; of one that is no refusal, where it was raised."""
+    """Describe an exception, with its source line if it is no refusal."""
     first = (str(error).splitlines() or [""])[0]
     if isinstance(error, AotcError):
         return f"{error.code}: {first}"
@@ -190,6 +192,9 @@ def _told(error: Exception) -> str:
 def _evaluate_all(
     drawn: Sequence[QuantizedEntry], asked: Asked, found: Found
 ) -> list[_Wanted]:
+    """Evaluate all entries of one model before and after passes; return expected
+    results.
+    """
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.py"
         model.write_text(source_of(drawn), encoding="utf-8")
@@ -221,7 +226,9 @@ def _evaluate_all(
 def _judge_of(
     program: Program, entry: QuantizedEntry, calls: Sequence[Call]
 ) -> Callable[[int, Arrays], str]:
-    """Return what says what is wrong with results, beyond what rounding moves."""
+    """Return a function (call number, results) that describes results beyond
+    rounding.
+    """
     arrays = _arguments(program, calls)
     expected = [_evaluate(program, entry.name, given) for given in arrays]
 
@@ -250,7 +257,7 @@ def _judge_of(
 
 
 def _calls(program: Program, wild: set[str]) -> list[Call]:
-    """Return the calls of each entry, of random numbers and of extreme ones."""
+    """Return calls of each entry, with random and with extreme numbers."""
     found: list[Call] = []
     for entry in program.entries:
         if entry.name.startswith("bound_of_"):
@@ -272,7 +279,7 @@ def _calls(program: Program, wild: set[str]) -> list[Call]:
 def _random(
     rng: np.random.Generator, dtype: str, shape: Sequence[int], is_wild: bool
 ) -> Any:
-    """Return integers, or numbers of which some lie between two levels or far off."""
+    """Draw integers, or numbers with some ties and outliers."""
     if dtypes.to_numpy(dtype).kind in "iu" and dtypes.bits(dtype) <= 16:
         info = np.iinfo(dtypes.to_numpy(dtype))
         return rng.integers(info.min, info.max, shape, endpoint=True)
@@ -288,7 +295,7 @@ def _random(
 def _extreme(
     rng: np.random.Generator, dtype: str, shape: Sequence[int], is_wild: bool
 ) -> Any:
-    """Return the least and greatest numbers, zeros and ties."""
+    """Return extreme numbers, zeros and ties of a dtype."""
     if dtypes.to_numpy(dtype).kind in "iu":
         info = np.iinfo(dtypes.to_numpy(dtype))
         return rng.choice([info.min, info.max, info.max], shape)
@@ -299,7 +306,7 @@ def _extreme(
 
 
 def _by_terms(unit: Unit, calls: Sequence[Call], target: Target) -> list[Arrays]:
-    """Return what calls give by the terms of the regions for a target."""
+    """Return results of calls by evaluating the regions' terms for a target."""
     _, regions, *_ = PASS_STAGES
     forked = unit.fork(target)
     _run_passes(forked, regions.passes())
@@ -307,13 +314,14 @@ def _by_terms(unit: Unit, calls: Sequence[Call], target: Target) -> list[Arrays]
 
 
 def _run_passes(unit: Unit, passes: Sequence[Pass]) -> None:
+    """Run passes without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         run_passes(unit, passes, silently=True)
 
 
 def _results(program: Program, calls: Sequence[Call], **how: Any) -> list[Arrays]:
-    """Return what the reference evaluator makes of calls."""
+    """Return the results of calls by the reference evaluator."""
     arguments = _arguments(program, calls)
     return [
         _evaluate(program, call.name, given, **how)
@@ -322,14 +330,14 @@ def _results(program: Program, calls: Sequence[Call], **how: Any) -> list[Arrays
 
 
 def _evaluate(program: Program, name: str, arrays: Arrays, **how: Any) -> list[Any]:
-    """Return what the reference evaluator makes of arguments: results, then states."""
+    """Return an entry's results, then states, by the reference evaluator."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return list(reference.evaluate(program.module, name, arrays, **how))
 
 
 def _arguments(program: Program, calls: Sequence[Call]) -> list[list[Any]]:
-    """Return the arrays of all arguments of each call, weights among them.
+    """Return all arguments of each call, weights included.
 
     A state is what the calls before it have left.
     """
@@ -352,7 +360,7 @@ def _arguments(program: Program, calls: Sequence[Call]) -> list[list[Any]]:
 
 
 def _difference(got: Arrays, wanted: Arrays) -> str:
-    """Return where results are not the same bit by bit; "" if they are."""
+    """Describe where results differ bitwise; "" if they do not."""
     if len(got) != len(wanted):
         return f"{len(got)} results; expected {len(wanted)}"
     for number, (x, y) in enumerate(zip(got, wanted, strict=True)):
@@ -372,7 +380,7 @@ def _difference(got: Arrays, wanted: Arrays) -> str:
 
 
 def _compare_built(some: Sequence[_Wanted], asked: Asked, found: Found) -> None:
-    """Compile some entries for all targets, and note what is wrong on any.
+    """Compile entries for all targets; record in `found` what is wrong on any.
 
     A model that does not build is taken apart.
     """
@@ -404,7 +412,7 @@ def _compare_built(some: Sequence[_Wanted], asked: Asked, found: Found) -> None:
 
 
 def _compare_bundle(some: Sequence[_Wanted], bundle: Path, found: Found) -> None:
-    """Call each variant of a bundle, and note what is wrong."""
+    """Call each variant of a bundle; record in `found` what is wrong."""
     found.families.update(f"kernel {family}" for family in used_families(bundle))
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for variant in manifest["variants"]:
@@ -417,7 +425,9 @@ def _compare_bundle(some: Sequence[_Wanted], bundle: Path, found: Found) -> None
 def _called(
     bundle: Path, variant: Mapping[str, Any], some: Sequence[_Wanted], found: Found
 ) -> list[Arrays | None]:
-    """Return what a process of its own makes of all calls; None of those that die."""
+    """Make all calls in a child process; return their results, None for those that
+    die.
+    """
     python = _python(variant["target"].get("arch") or processor.arch())
     calls = [call for each in some for call in each.calls]
     with tempfile.TemporaryDirectory() as folder:
@@ -442,12 +452,12 @@ def _called(
 
 
 def _states_first(call: Call, results: Sequence[Any]) -> list[Any]:
-    """Return the results of a call with the states before the rest."""
+    """Return the results of a call with states before outputs."""
     begin = len(results) - call.states
     return [*results[begin:], *results[:begin]]
 
 
 def _python(arch: str) -> str:
-    """Return the Python that runs code for an architecture, emulated if need be."""
+    """Return the Python that runs code for an architecture, emulated if needed."""
     pythons: Mapping[str, str] = options.get("AOTC_PYTHONS")
     return pythons[arch] if arch != processor.arch() else sys.executable

@@ -18,7 +18,7 @@ EXTREME_SCALES = (2.0**-40, 1e-6, 3e4, 2.0**20)
 
 @dataclass(frozen=True)
 class Levels:
-    """A tensor of integers that stand for numbers.
+    """A quantised tensor in a drawn entry: integers with scale and zero point.
 
     Args:
         name: of the variable.
@@ -42,17 +42,19 @@ class Levels:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether they are bytes of one scale and one zero point."""
+        """Return whether it has bytes with one scale and one zero point."""
         return self.axis is None and self.dtype in ("u8", "i8")
 
     @property
     def floats(self) -> str:
-        """The source of the numbers that the integers stand for."""
+        """The source that dequantises the tensor."""
         axis = "" if self.axis is None else f", axis={self.axis}"
         return f"nn.dequantize({self.name}, {self.scale}, {self.zero}{axis})"
 
     def quantize(self, source: str) -> str:
-        """Return the source of the integers of some numbers."""
+        """Return source that quantises the numbers of `source` to this tensor's
+        grid.
+        """
         given = f"{self.scale}, {self.zero}, {self.dtype!r}"
         axis = "" if self.axis is None else f", axis={self.axis}"
         bits = "" if self.bits is None else f", bits={self.bits}"
@@ -61,7 +63,7 @@ class Levels:
 
 @dataclass
 class QuantizedEntry:
-    """An entry as it is drawn.
+    """A random quantised entry under construction.
 
     Args:
         rng: that draws it.
@@ -102,15 +104,15 @@ class QuantizedEntry:
     # ---- drawing --------------------------------------------------------------------
 
     def one_of(self, some: Sequence[Any]) -> Any:
-        """Return any of them."""
+        """Draw one of several options."""
         return some[int(self.rng.integers(len(some)))]
 
     def chance(self, share: float) -> bool:
-        """Return whether something that happens so often happens."""
+        """Draw true with a probability."""
         return bool(self.rng.random() < share)
 
     def some_levels(self, *ranks: int, plain: bool = True) -> Levels | None:
-        """Return any levels of some ranks; without ranks, of any.
+        """Draw one of the quantised tensors so far, of these ranks.
 
         Args:
             ranks: that they may have.
@@ -128,7 +130,7 @@ class QuantizedEntry:
     # ---- writing --------------------------------------------------------------------
 
     def weight(self, source: str) -> str:
-        """Add an array to the weights; return the source that reads it."""
+        """Add a weight array; return the source that reads it."""
         name = f"{self.name}_{len(self.weights)}"
         self.weights[name] = source
         return f"w[{name!r}]"
@@ -140,7 +142,7 @@ class QuantizedEntry:
         return name
 
     def grid(self, name: str, shape: Shape) -> Levels:
-        """Return bytes of any dtype, scale and zero point for numbers near 1."""
+        """Draw a dtype, scale and zero point for numbers near 1; return the levels."""
         dtype = self.one_of(("u8", "u8", "i8"))
         bits = self.one_of((4, 5, 7)) if self.chance(0.08) else None
         steps = 2 ** (bits or 8)
@@ -163,7 +165,7 @@ class QuantizedEntry:
         return Levels(name, shape, step, zero, dtype, bits=bits, zero_kind=zero_kind)
 
     def grid_along(self, name: str, shape: Shape, axis: int) -> Levels:
-        """Return bytes with a scale and a zero point for each place along an axis."""
+        """Draw a grid with a scale and zero point per index of an axis."""
         dtype, size = self.one_of(("u8", "i8")), shape[axis]
         least = 0 if dtype == "u8" else -128
         scale = self.weight(f"rng.uniform(0.005, 0.05, {size}).astype('f4')")
@@ -175,7 +177,7 @@ class QuantizedEntry:
         return Levels(name, shape, scale, zero, dtype, axis=axis)
 
     def add(self, source: str, shape: Shape, *read: Levels) -> None:
-        """Quantise numbers to new levels, unless they are too many."""
+        """Add a line that quantises `source` to a new random grid, if it is small."""
         axes = [at for at, size in enumerate(shape) if isinstance(size, int)]
         name = f"q{len(self.lines)}"
         if self.chance(0.06) and axes:
@@ -188,18 +190,18 @@ class QuantizedEntry:
         self.add_levels(made, source, *read)
 
     def add_levels(self, made: Levels, source: str, *read: Levels) -> None:
-        """Quantise numbers to some levels, unless they are too many."""
+        """Add a line that quantises `source` to the grid of `made`, if it is small."""
         self.add_integers(made, made.quantize(source), *read)
 
     def add_integers(self, made: Levels, source: str, *read: Levels) -> None:
-        """Add levels whose integers a source makes, unless they are too many."""
+        """Add levels whose integers are given by `source`, if they are few."""
         if element_count(made.shape) <= LARGEST:
             self.lines.append(f"{made.name} = {source}")
             self.levels.append(made)
             self.read.update(each.name for each in read)
 
     def integers(self, shape: Sequence[int], kind: str, least: int, steps: int) -> str:
-        """Add a weight of integers, of any numbers or of the largest alone."""
+        """Add a weight of random or extreme integers; return its source."""
         drawn = f"rng.integers({least}, {least + steps}, {tuple(shape)})"
         if self.chance(0.12):
             ends = [least, least + steps - 1]
@@ -207,7 +209,7 @@ class QuantizedEntry:
         return self.weight(f"{drawn}.astype({kind!r})")
 
     def byte_weight(self, shape: Shape, depth: int, *, zero: bool = False) -> str:
-        """Return the source of a dequantised weight; features are its last axis."""
+        """Add a quantised weight; return the source of it dequantised."""
         scale = 1 / (74 * math.sqrt(max(depth, 1)))
         is_unsigned = zero and self.chance(0.5)
         least, steps, kind = (0, 256, "u1") if is_unsigned else (-128, 256, "i1")
@@ -232,7 +234,7 @@ class QuantizedEntry:
     # ---- the source -----------------------------------------------------------------
 
     def source(self) -> str:
-        """Return the entry in a model file; it returns what nothing reads."""
+        """Return the entry's source; it returns what nothing reads."""
         unread = [each.name for each in self.levels if each.name not in self.read]
         made = [name for name in unread if name not in self.inputs]
         last = [each.name for each in self.levels[-1:]]
@@ -243,16 +245,17 @@ class QuantizedEntry:
         return self._declared() + self._written(self.name, returned)
 
     def source_of_bound(self) -> str:
-        """Return an entry that gives how far the results may be off."""
+        """Return the source of an entry that computes the allowed error."""
         return self._written(f"bound_of_{self.name}", f"({self.bound},)")
 
     def _declared(self) -> str:
-        """Return the lines before the entry."""
+        """Return the source lines before the entry: its weights."""
         before = f"n_{self.name} = aotc.Dim('n_of_{self.name}', min=0)\n"
         stated = f"s_{self.name} = aotc.State({self.state[1]})\n" if self.state else ""
         return before * self.has_batch + stated
 
     def _written(self, name: str, returned: str) -> str:
+        """Return the source of an entry with this name and return value."""
         specs = {
             name: f"aotc.Spec({self._sizes(shape)}, {dtype!r})"
             for name, (dtype, shape) in self.inputs.items()
@@ -265,5 +268,6 @@ class QuantizedEntry:
         return f"@aotc.entry({given})\ndef {name}(w, {', '.join(specs)}):\n{body}\n"
 
     def _sizes(self, shape: Shape) -> str:
+        """Return a shape as source, with the entry's own symbol for `n`."""
         sizes = "".join(f"{size}, " for size in shape)
         return f"({sizes.strip()})".replace("n", f"n_{self.name}")

@@ -22,7 +22,7 @@ ACTIVATIONS = ("nn.relu({0})", "nn.silu({0})", "np.tanh({0})")
 
 
 def draw(e: QuantizedEntry, *, relaxed: bool = False) -> None:
-    """Draw what an entry computes.
+    """Draw what an entry computes, of one of several kinds.
 
     Args:
         e: the entry.
@@ -42,15 +42,18 @@ def draw(e: QuantizedEntry, *, relaxed: bool = False) -> None:
 
 
 def _draw_exact(e: QuantizedEntry) -> None:
+    """Draw steps whose integer results are equal on every target."""
     _draw_steps(e)
 
 
 def _draw_bytes(e: QuantizedEntry) -> None:
+    """Draw steps whose results may differ by a rounding step."""
     e.is_exact = False
     _draw_steps(e)
 
 
 def _draw_steps(e: QuantizedEntry) -> None:
+    """Draw inputs and a chain of quantised steps."""
     e.is_wild = True
     first: Any = _batch(e) or e.one_of((1, 1, 2, 3) if e.chance(0.94) else (0,))
     shapes: list[Shape] = [
@@ -81,12 +84,13 @@ def _draw_steps(e: QuantizedEntry) -> None:
 
 
 def _batch(e: QuantizedEntry) -> str | None:
-    """Return the size that calls decide, in some entries."""
+    """Draw a symbolic batch size, in some entries."""
     e.has_batch = e.chance(0.3)
     return "n" if e.has_batch else None
 
 
 def _add_input(e: QuantizedEntry, name: str, shape: Shape) -> None:
+    """Add an input, quantised or of floats."""
     made = e.grid(name, shape)
     if e.chance(0.4) and made.bits is None:
         e.inputs[name] = (made.dtype, shape)
@@ -100,7 +104,7 @@ def _add_input(e: QuantizedEntry, name: str, shape: Shape) -> None:
 
 
 def _draw_blocks(e: QuantizedEntry) -> None:
-    """Draw a product by a weight of 4 or 8 bits, or several by one operand."""
+    """Draw products by weights of 4 or 8 bits in blocks."""
     e.is_exact = False
     rows: Any = _batch(e) or e.one_of((1, 1, 2, 5, 16, 33))
     depth, block = _depth(e)
@@ -113,11 +117,13 @@ def _draw_blocks(e: QuantizedEntry) -> None:
 
 
 def _depth(e: QuantizedEntry) -> tuple[int, int | None]:
+    """Draw the contracted size of a product, and its block size."""
     block = e.one_of(BLOCKS)
     return e.one_of((1, 2, 3, 4)) * (block or e.one_of((32, 96, 100))), block
 
 
 def _add_product(e: QuantizedEntry, x: str, weight: str) -> None:
+    """Add a product by a weight to the results, perhaps with an activation."""
     source = e.line(f"{x} @ {weight}")
     if e.chance(0.4):
         source = e.one_of(ACTIVATIONS).format(source)
@@ -125,7 +131,9 @@ def _add_product(e: QuantizedEntry, x: str, weight: str) -> None:
 
 
 def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> str:
-    """Return the source of a weight [terms, features], as it lies or turned."""
+    """Return the source of a blockwise weight [terms, features], plain or
+    transposed.
+    """
     bits = e.one_of((4, 4, 5, 6, 8))
     is_signed, turned = e.chance(0.5), e.chance(0.6)
     kind, least = ("i1", -(2 ** (bits - 1))) if is_signed else ("u1", 0)
@@ -153,7 +161,7 @@ def _blocks(e: QuantizedEntry, features: int, depth: int, block: int | None) -> 
 
 
 def _scales(e: QuantizedEntry, counts: list[int], size: float, axis: int) -> str:
-    """Return the source of scales: floats, halves, or integers with scales again.
+    """Return the source of scales: f32, f16, or integers with scales of their own.
 
     Those are one for all, or one for some that are beside each other along an axis.
     """
@@ -195,7 +203,7 @@ def _draw_rounded_rows(e: QuantizedEntry) -> None:
 
 
 def _draw_table_of_rows(e: QuantizedEntry) -> None:
-    """Draw rows of a table that are read by index, and a product by all of them."""
+    """Draw lookups of quantised rows, and a product by all of them."""
     e.is_exact = False
     rows, block = e.one_of((5, 40, 120)), e.one_of((32, 64, None))
     depth = 2 * (block or e.one_of((24, 33)))
@@ -215,7 +223,7 @@ def _draw_table_of_rows(e: QuantizedEntry) -> None:
 
 
 def _draw_half(e: QuantizedEntry) -> None:
-    """Draw products of half precision, also by quantised values."""
+    """Draw products in half precision, also with quantised operands."""
     e.is_exact, e.is_half = False, True
     rows: Any = _batch(e) or e.one_of((1, 2, 5, 33))
     depth, block = _depth(e)
@@ -237,6 +245,7 @@ def _draw_half(e: QuantizedEntry) -> None:
 
 
 def _in_f32(made: Levels, source: str) -> str:
+    """Return source that quantises an f16 value through f32."""
     return made.quantize(f"np.astype({source}, 'f32')")
 
 
@@ -244,7 +253,7 @@ def _in_f32(made: Levels, source: str) -> str:
 
 
 def _draw_dynamic(e: QuantizedEntry) -> None:
-    """Draw products of bytes whose scale each call finds, of all or of each row."""
+    """Draw products of bytes whose scale is computed in each call."""
     e.is_exact = False
     rows, depth = _batch(e) or e.one_of((1, 2, 7, 16)), e.one_of(FEATURES)
     features = e.one_of(FEATURES)
@@ -265,7 +274,7 @@ def _draw_dynamic(e: QuantizedEntry) -> None:
 
 
 def _draw_cache(e: QuantizedEntry) -> None:
-    """Draw the attention of some queries by keys and values of bytes."""
+    """Draw an attention of some queries to quantised keys and values."""
     e.is_exact = False
     batch, length = _batch(e) or e.one_of((1, 2)), e.one_of((1, 7, 16, 33, 80))
     heads, depth = e.one_of((1, 2, 3)), e.one_of((8, 16, 20, 64))
@@ -284,7 +293,7 @@ def _draw_cache(e: QuantizedEntry) -> None:
 
 
 def _draw_state(e: QuantizedEntry) -> None:
-    """Draw a state of bytes, of which each call replaces a part."""
+    """Draw a quantised state that each call updates in part."""
     rows, features = e.one_of((1, 4, 9)), e.one_of((1, 8, 24, 33))
     e.is_wild = True
     made = e.grid("state", (rows, features))

@@ -11,7 +11,7 @@ Form = tuple[str, Shape]
 
 
 def movement(e: QuantizedEntry) -> None:
-    """Elements in another order or form, quantised again as they were or not."""
+    """Add a step that reorders or reshapes a quantised tensor, perhaps requantised."""
     found = e.some_levels()
     if found is None:
         return
@@ -29,7 +29,7 @@ def movement(e: QuantizedEntry) -> None:
 
 
 def _forms(e: QuantizedEntry, found: Levels) -> list[Form]:
-    """Return movement of levels of any rank, with `{0}` for them."""
+    """Return (source, shape) of movements of any rank, with `{0}` for the tensor."""
     first, *rest = found.shape
     *leading, size = found.shape
     last, ahead = int(size), tuple(leading)
@@ -61,7 +61,7 @@ def _forms(e: QuantizedEntry, found: Levels) -> list[Form]:
 
 
 def _images(e: QuantizedEntry, found: Levels) -> list[Form]:
-    """Return movement of images."""
+    """Return (source, shape) of movements of images, with `{0}` for the tensor."""
     first, *rest = found.shape
     if len(rest) != 3 or not all(isinstance(n, int) for n in rest):
         return []

@@ -32,7 +32,7 @@ FEATURES = (1, 3, 4, 8, 15, 16, 17, 24, 32, 33, 64, 70)
 
 
 def product(e: QuantizedEntry) -> None:
-    """Rows by a weight."""
+    """Add a product of rows by a quantised weight."""
     found = e.some_levels(2, 3, 4)
     if found is None:
         return
@@ -50,7 +50,7 @@ def product(e: QuantizedEntry) -> None:
 
 
 def product_of_values(e: QuantizedEntry) -> None:
-    """Two tensors of bytes that both change from call to call."""
+    """Add a product of two quantised tensors that both vary from call to call."""
     found = e.some_levels(3)
     if found is None:
         return
@@ -74,7 +74,7 @@ def product_of_values(e: QuantizedEntry) -> None:
 
 
 def integer_product(e: QuantizedEntry) -> None:
-    """Sums of i32 that floats scale, or that integers shift, to bytes again."""
+    """Add an i32 product that is rescaled to bytes by floats or shifts."""
     found = e.some_levels(2)
     if found is None or found.zero_kind != "number":
         return
@@ -105,7 +105,7 @@ def integer_product(e: QuantizedEntry) -> None:
 
 
 def convolution(e: QuantizedEntry) -> None:
-    """Windows of an image or a sequence, of all channels, of each or of groups."""
+    """Add a quantised convolution: full, depthwise or grouped."""
     windows = _windows(e)
     if windows is None:
         return
@@ -133,6 +133,7 @@ def convolution(e: QuantizedEntry) -> None:
 def _integer_convolution(
     e: QuantizedEntry, windows: Windows, groups: int, features: int, depth: int
 ) -> None:
+    """Add a convolution computed on integers, rescaled to bytes."""
     found = windows.read
     kernel = [*windows.window, int(found.shape[-1]) // groups, features]
     right = e.integers(kernel, "i1", -128, 256)
@@ -146,7 +147,7 @@ def _integer_convolution(
 
 
 def pooling(e: QuantizedEntry) -> None:
-    """The largest or the mean of windows."""
+    """Add a max or average pooling of a quantised tensor."""
     windows = _windows(e, is_pool=True)
     if windows is None:
         return
@@ -165,7 +166,7 @@ def pooling(e: QuantizedEntry) -> None:
 
 
 def reduction(e: QuantizedEntry) -> None:
-    """The mean, sum or largest along some axes."""
+    """Add a mean, sum or maximum along some axes."""
     found = e.some_levels(2, 3, 4)
     if found is None:
         return
@@ -182,7 +183,7 @@ def reduction(e: QuantizedEntry) -> None:
 
 
 def binary(e: QuantizedEntry) -> None:
-    """Two tensors of bytes of other grids, or one and a row of numbers."""
+    """Add an elementwise op of two quantised tensors of different grids."""
     found = e.some_levels(plain=False)
     if found is None:
         return
@@ -196,7 +197,7 @@ def binary(e: QuantizedEntry) -> None:
 
 
 def concatenation(e: QuantizedEntry) -> None:
-    """Tensors of bytes along an axis, as numbers or as they are."""
+    """Add a concatenation of quantised tensors, dequantised or not."""
     found = e.some_levels()
     if found is None:
         return
@@ -222,7 +223,7 @@ def concatenation(e: QuantizedEntry) -> None:
 
 
 def chain(e: QuantizedEntry) -> None:
-    """Elementwise ops of one tensor of bytes."""
+    """Add several elementwise ops of one quantised tensor."""
     found = e.some_levels(plain=False)
     if found is None:
         return
@@ -234,7 +235,7 @@ def chain(e: QuantizedEntry) -> None:
 
 
 def table(e: QuantizedEntry) -> None:
-    """A function of one byte that the build tabulates, or a table of the model."""
+    """Add a function of one byte as a table, of the build or of the model."""
     found = e.some_levels()
     if found is None:
         return
@@ -250,7 +251,7 @@ def table(e: QuantizedEntry) -> None:
 
 
 def requantization(e: QuantizedEntry) -> None:
-    """Put numbers on one grid after another."""
+    """Add several requantisations in a row."""
     found = e.some_levels(plain=False)
     for _ in range(int(e.rng.integers(1, 4))):
         if found is not None:
@@ -259,7 +260,7 @@ def requantization(e: QuantizedEntry) -> None:
 
 
 def rows(e: QuantizedEntry) -> None:
-    """Norms and softmax of rows; a softmax of bytes is exact, if it ends with bytes."""
+    """Add a norm or softmax of rows."""
     found = e.some_levels(2, 3)
     if found is None:
         return
@@ -274,7 +275,7 @@ def rows(e: QuantizedEntry) -> None:
 
 
 def gate(e: QuantizedEntry) -> None:
-    """A function of one byte, times another."""
+    """Add a function of a quantised tensor times another tensor."""
     found = e.some_levels()
     if found is None:
         return
@@ -288,7 +289,7 @@ def gate(e: QuantizedEntry) -> None:
 
 
 class Windows(NamedTuple):
-    """Windows over bytes, and how many there are."""
+    """The source of windows over a quantised tensor, and the result's shape."""
 
     read: Levels
     window: tuple[int, ...]
@@ -297,7 +298,7 @@ class Windows(NamedTuple):
 
 
 def _windows(e: QuantizedEntry, *, is_pool: bool = False) -> Windows | None:
-    """Return windows over some levels; None if there are no such levels."""
+    """Draw windows over a quantised tensor; None if there is none."""
     found = e.some_levels(3, 4)
     if found is None or not all(isinstance(n, int) for n in found.shape[1:]):
         return None
@@ -321,7 +322,7 @@ def _windows(e: QuantizedEntry, *, is_pool: bool = False) -> Windows | None:
 
 
 def _biased(e: QuantizedEntry, source: str, features: Any) -> str:
-    """Return a sum with what often follows a product."""
+    """Return source that adds a bias and activation, as often follows a product."""
     if e.chance(0.25):  # as exporters write it: integers of the sum's own scale
         drawn = f"rng.integers(-3000, 3000, {features}).astype('i4')"
         bias = f"nn.dequantize({e.weight(drawn)}, numpy.float32(1e-4))"
@@ -336,16 +337,18 @@ def _biased(e: QuantizedEntry, source: str, features: Any) -> str:
 
 
 def _need_integers(e: QuantizedEntry, found: Levels) -> None:
-    """Take a step as one of floats, of which sums round, if the zero point is one."""
+    """Mark the entry as inexact if the zero point is a float."""
     if found.zero_kind == "float":
         e.is_exact = False
 
 
 def _span(dtype: str) -> tuple[int, int]:
+    """Return the least integer and the number of integers of a byte dtype."""
     return (0, 256) if dtype == "u8" else (-128, 256)
 
 
 def _bounds(made: Levels) -> tuple[int, int]:
+    """Return the least and greatest integer of a tensor's bits."""
     steps = 2 ** (made.bits or 8)
     least = 0 if made.dtype == "u8" else -steps // 2
     return least, least + steps - 1

@@ -26,7 +26,7 @@ Found = tuple[Program, Failure]
 def reduced(
     program: Program, failure: Failure, failing: Failing, seconds: float
 ) -> Found:
-    """A smaller program that fails in the same way, and its failure.
+    """Shrink a failing program while it still fails in the same way; return it.
 
     Args:
         program: that fails.
@@ -47,6 +47,9 @@ def reduced(
 def _smaller(
     program: Program, failure: Failure, failing: Failing, end: float
 ) -> Found | None:
+    """Return the first smaller program that fails in the same way; None if none
+    does.
+    """
     tried = _distinct(program)
     while batch := list(islice(tried, TOGETHER)):
         failures = failing(batch)
@@ -60,6 +63,7 @@ def _smaller(
 
 
 def _distinct(program: Program) -> Iterator[Program]:
+    """Yield distinct candidates of lower cost."""
     seen = {model_source(program)}
     for found in candidates(program):
         candidate = without_unused_inputs(without_dead_steps(found))
@@ -70,7 +74,7 @@ def _distinct(program: Program) -> Iterator[Program]:
 
 
 def cost(program: Program) -> tuple[int, ...]:
-    """Return the costs that a reduction lowers, the most important first."""
+    """Return the costs that reduction lowers, the most important first."""
     plain = int(program.transform != "forward") + int(program.checkpoint)
     elements = sum(max(n if isinstance(n, int) else 9 for n in (*x.shape, 1)) for x in
                    program.inputs)  # fmt: skip
@@ -86,7 +90,7 @@ def cost(program: Program) -> tuple[int, ...]:
 
 
 def candidates(program: Program) -> Iterator[Program]:
-    """Programs with one thing less; the largest cuts first."""
+    """Yield programs with one thing removed; the largest cuts first."""
     if program.checkpoint:
         yield replace(program, checkpoint=False)
     for transform in ("forward", "grad"):
@@ -108,7 +112,7 @@ def candidates(program: Program) -> Iterator[Program]:
 
 
 def _without_step(program: Program, number: int) -> Iterator[Program]:
-    """Something that the step reads in the place of its result."""
+    """Yield programs where a step's result is replaced by a value it reads."""
     step, later = program.steps[number], program.steps[number + 1 :]
     earlier = {x.name for x in program.inputs} | {
         s.name for s in program.steps[:number]
@@ -122,6 +126,7 @@ def _without_step(program: Program, number: int) -> Iterator[Program]:
 
 
 def _all_renamed(steps: Sequence[Step], old: str, new: str) -> tuple[Step, ...]:
+    """Return steps with a name replaced by another."""
     return tuple(
         replace(
             step,
@@ -140,6 +145,7 @@ def _all_renamed(steps: Sequence[Step], old: str, new: str) -> tuple[Step, ...]:
 
 
 def _with_smaller_blocks(program: Program) -> Iterator[Program]:
+    """Yield programs with one smaller nested block."""
     for number, step in enumerate(program.steps):
         for place, block in enumerate(step.blocks):
             for smaller in _smaller_blocks(block):
@@ -152,6 +158,7 @@ def _with_smaller_blocks(program: Program) -> Iterator[Program]:
 
 
 def _smaller_blocks(block: Block) -> Iterator[Block]:
+    """Yield blocks with one step removed."""
     for number, step in enumerate(block.steps):
         for other in sorted(step.read):
             later = _all_renamed(block.steps[number + 1 :], step.name, other)
@@ -160,7 +167,9 @@ def _smaller_blocks(block: Block) -> Iterator[Block]:
 
 
 def _with_plain_sizes(program: Program) -> Iterator[Program]:
-    """Symbols as numbers, smaller numbers, float32 for other dtypes."""
+    """Yield programs with numbers for symbols, smaller sizes, or f32 for other
+    dtypes.
+    """
     if len(program.sizes) == 1 and program.least:
         for name in program.least:
             (sizes,) = program.sizes
@@ -183,6 +192,8 @@ def _with_plain_sizes(program: Program) -> Iterator[Program]:
 
 
 def _sized(program: Program, old: int | str, new: int) -> Program:
+    """Return a program with one size replaced in all inputs."""
+
     def shape(x: Input) -> tuple[int | str, ...]:
         return tuple(new if n == old else n for n in x.shape)
 

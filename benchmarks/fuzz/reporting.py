@@ -17,7 +17,7 @@ from .source import model_source
 
 @dataclass
 class Report:
-    """Counts of programs by what came of them.
+    """Counts of checked programs by outcome.
 
     A program is a function under one transformation: that is what is compiled.
     """
@@ -39,7 +39,7 @@ class Report:
     seconds: float = 0.0
 
     def add(self, checked: Checked) -> None:
-        """Count a program."""
+        """Count a checked program."""
         program = checked.program
         self.programs += 1
         self.elements += checked.elements
@@ -55,6 +55,7 @@ class Report:
             self.failures.append((program, checked.failure))
 
     def _cover(self, program: Program) -> None:
+        """Count what a right program covers: functions, dtypes and transformations."""
         self.passed += 1
         self.right.append(program)
         self.transforms[program.variant] += 1
@@ -63,7 +64,7 @@ class Report:
             self.functions[name].add(program.variant)
 
     def add_bug(self, bug: Bug) -> None:
-        """Note an exception of a function that was tried; one of each kind."""
+        """Record an exception of a function, one of each kind."""
         self.bugs.setdefault(f"{bug.code.partition('(')[0]} {bug.message[:40]}", bug)
 
     @property
@@ -72,7 +73,7 @@ class Report:
         return not self.failures and not self.bugs
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report for machines."""
+        """Return the report as JSON."""
         return {
             "schema": "aotc.fuzz/1",
             "programs": self.programs,
@@ -97,7 +98,7 @@ class Report:
         }
 
     def to_text(self) -> str:
-        """Return the report for people."""
+        """Return the report as text."""
         share = self.open / max(self.elements, 1)
         lines = [
             f"{self.programs} programs in {self.seconds:.0f} s: {self.passed} right, "
@@ -114,12 +115,14 @@ class Report:
 
 
 def failure_text(program: Program, failure: Failure) -> str:
-    """A failure, with the model file that shows it."""
+    """Return a failure with the model file that shows it, as text."""
     return f"# {failure.kind}: {failure.message}\n{model_source(program)}"
 
 
 def keep(folder: Path, program: Program, failure: Failure) -> Path:
-    """Write a reduced program to a file that the tests compile from now on."""
+    """Write a reduced program to a folder of regression tests; return the file's
+    path.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     variant = program.variant.replace(" ", "-")
     file = folder / f"{failure.kind}-{program.seed}-{variant}.json"

@@ -4,7 +4,7 @@ import aotc
 
 
 def with_vjp(function):
-    """Give a function a rule for its reverse mode."""
+    """Return the function with a custom reverse-mode rule."""
     custom = aotc.custom_vjp(function)
     custom.defvjp(
         lambda *xs: (function(*xs), xs),
@@ -14,7 +14,7 @@ def with_vjp(function):
 
 
 def with_jvp(function):
-    """Give a function a rule for its forward mode."""
+    """Return the function with a custom forward-mode rule."""
     custom = aotc.custom_jvp(function)
     custom.defjvp(lambda xs, dxs: aotc.jvp(function, xs, dxs))
     return custom

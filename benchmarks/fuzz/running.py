@@ -18,7 +18,7 @@ Arrays = list[Any]
 
 
 class Runner:
-    """A process that runs entries; a new one takes over when it dies."""
+    """A child process that runs compiled entries; restarted when it dies."""
 
     def __init__(self) -> None:
         self._process: Any = None
@@ -36,7 +36,7 @@ class Runner:
         self._stop()
 
     def load(self, vmfb: bytes) -> Failure | None:
-        """Get a module ready, unless it is; or say why it cannot be loaded."""
+        """Load a module in the child, unless it is loaded; return a failure or None."""
         if self._process is None or not self._process.is_alive():
             self._start()
         if self._loaded is vmfb:
@@ -50,7 +50,7 @@ class Runner:
         return None
 
     def call(self, vmfb: bytes, entry: Entry, arrays: Arrays) -> Arrays | Failure:
-        """The results of an entry of a module, or how the call failed."""
+        """Call an entry of a module in the child; return its results or the failure."""
         failure = self.load(vmfb)
         if failure is not None:
             return failure
@@ -61,6 +61,9 @@ class Runner:
         return answer
 
     def _answer(self) -> Any:
+        """Wait for the child's answer; return it, or a failure if it is late or
+        dead.
+        """
         if not self._connection.poll(SECONDS):
             self._stop()
             return Failure("runs", f"a call takes more than {SECONDS} s")
@@ -74,6 +77,7 @@ class Runner:
         return found if verdict == "done" else Failure("runs", found)
 
     def _start(self) -> None:
+        """Start the child process."""
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
         self._process = context.Process(target=_serve, args=(other,), daemon=True)
@@ -82,6 +86,7 @@ class Runner:
         self._loaded = None
 
     def _stop(self) -> None:
+        """Kill the child process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -93,7 +98,7 @@ class Runner:
 
 
 def _serve(connection: Connection) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests of the parent until there are no more (child process)."""
     import iree.runtime as iree
 
     config = iree.Config("local-sync")
@@ -118,6 +123,7 @@ def _serve(connection: Connection) -> None:
 
 
 def _called(device: Any, module: Any, code: Any, request: Any) -> Arrays:
+    """Call a function of a loaded module on arrays; return its results."""
     import iree.runtime as iree
     import numpy as np
 

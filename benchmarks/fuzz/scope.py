@@ -34,12 +34,12 @@ LIMIT = {"f16": 100.0, "bf16": 100.0}  # of floats; 1e4 for the others
 
 
 class Refused(Exception):
-    """A step that cannot be taken."""
+    """Raised for a random step that cannot be taken."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value that steps can read: its source, symbolic type and an example."""
+    """A value in a random program: its source, symbolic type, and an example."""
 
     source: str
     kind: Tensor
@@ -47,7 +47,7 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        """The dtype of its elements."""
+        """The dtype of the value's elements."""
         return self.kind.dtype
 
     @property
@@ -57,18 +57,20 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Return whether it has derivatives."""
+        """Return whether the value is of floats."""
         return dtypes.is_float(self.dtype)
 
     @property
     def is_static(self) -> bool:
-        """Return whether its sizes are known when the program is traced."""
+        """Return whether all sizes are known at trace time."""
         return all(isinstance(n, int) for n in self.kind.shape)
 
 
 @dataclass(frozen=True)
 class Bug:
-    """An exception that is no `AotcError`, or two meanings of one step."""
+    """An unexpected exception, or a difference between traced and eager results, of one
+    step.
+    """
 
     code: str
     message: str
@@ -76,7 +78,7 @@ class Bug:
 
 @dataclass
 class Scope:
-    """A program under construction.
+    """A random program under construction, traced and executed step by step.
 
     Args:
         rng: of all that is drawn.
@@ -96,7 +98,7 @@ class Scope:
 
     @contextmanager
     def tracing(self, arrays: list[Any]) -> Iterator[None]:
-        """Allow steps to be tried within this block."""
+        """Open a trace in this context in which steps are tried on example arrays."""
         with context(), ir.Location.unknown():
             module = ir.Module.create()
         contracts = [Contract(name, self.least[name]) for name in self.sizes]
@@ -122,7 +124,7 @@ class Scope:
     # ---- choices --------------------------------------------------------------------
 
     def pick(self, suits: Callable[[Value], bool] = lambda value: True) -> Value:
-        """A value; those that were made last are likelier."""
+        """Draw a value that suits; later ones are likelier."""
         found = [value for value in self.values if suits(value)]
         if not found:
             raise Refused
@@ -131,17 +133,17 @@ class Scope:
         return found[self.rng.choice(len(found), p=weights / weights.sum())]
 
     def one_of(self, options: Any) -> Any:
-        """One of several, each as likely."""
+        """Draw one of several options, all equally likely."""
         return options[int(self.rng.integers(len(options)))]
 
     def chance(self, probability: float) -> bool:
-        """Return whether something of this probability happens."""
+        """Draw true with a probability."""
         return bool(self.rng.random() < probability)
 
     # ---- steps ----------------------------------------------------------------------
 
     def emit(self, function: str, *arguments: Any, blocks: Any = ()) -> Value:
-        """Apply a function; the first of its results.
+        """Add a step that calls a function; return its first result.
 
         Args:
             function: its name, such as `np.sin`.
@@ -159,11 +161,14 @@ class Scope:
         return found[0]
 
     def fresh(self, letter: str) -> str:
-        """A name that nothing has."""
+        """Return an unused variable name."""
         self.count += 1
         return f"{letter}{self.count}"
 
     def _tried(self, step: Step) -> list[Value]:
+        """Trace and execute a step; return its results, raise `Refused` if they are
+        unfit.
+        """
         code = "\n".join(step_lines(step))
         self._execute(code, self.traced)
         with without_tracing(), numpy.errstate(all="ignore"):
@@ -183,6 +188,7 @@ class Scope:
         return found
 
     def _execute(self, code: str, namespace: dict[str, Any]) -> None:
+        """Execute source; record unexpected exceptions as bugs and raise `Refused`."""
         try:
             exec(compile(code, "<step>", "exec"), namespace)
         except AotcError:
@@ -194,7 +200,7 @@ class Scope:
             raise Refused from None
 
     def _record(self, code: str, message: str) -> None:
-        """Keep what went wrong, with the types of what the step reads."""
+        """Record a bug, with the types of what the step reads."""
         known = {value.source: value.kind for value in self.values}
         types = ", ".join(
             f"{name}: {known[name]}" for name in sorted(names_in(code) & set(known))
@@ -202,6 +208,9 @@ class Scope:
         self.bugs.append(Bug(f"{code}    # {types}", message))
 
     def _require_tame(self, value: Value, code: str) -> None:
+        """Raise `Refused` for results that are too large or differ between trace and
+        eager.
+        """
         symbols = list(self.sizes.values())
         shape = tuple(evaluate_size(n, symbols) for n in value.kind.shape)
         if (shape, value.dtype) != (
@@ -219,7 +228,7 @@ class Scope:
                 raise Refused
 
     def within(self, value: Value, low: float, high: float) -> Value:
-        """The value, or one made of it, with elements from `low` to `high`."""
+        """Return the value, or one computed from it, with elements in [low, high]."""
         data = value.data.astype("f8")
         if data.min(initial=low) >= low and data.max(initial=high) <= high:
             return value
@@ -231,7 +240,9 @@ class Scope:
 
     @contextmanager
     def body(self, examples: list[str], captures: bool) -> Iterator[list[Value]]:
-        """Add steps to a function of values like `examples` within this block."""
+        """Begin a nested function of values like `examples`; steps go into it in this
+        context.
+        """
         outer_steps, outer_values = self.steps, self.values
         names = [self.fresh("v") for _ in examples]
         parameters = []
@@ -251,13 +262,13 @@ class Scope:
             self.steps, self.values = outer_steps, outer_values
 
     def block(self, parameters: list[Value], result: str) -> Block:
-        """The function whose steps were emitted."""
+        """Return the nested function whose steps were emitted."""
         names = tuple(value.source for value in parameters)
         return Block(self.fresh("b"), names, tuple(self.steps), result)
 
 
 def _part_source(name: str, result: Any, number: int) -> str:
-    """Return the source with which a program writes an array of a result."""
+    """Return the source that reads one array of a nested result."""
     if isinstance(result, Array):
         return name
     if isinstance(result, Complex):
@@ -266,7 +277,7 @@ def _part_source(name: str, result: Any, number: int) -> str:
 
 
 def _arrays(result: Any) -> list[Array]:
-    """The arrays of a result, which may be nested once at most."""
+    """Return the arrays of a result, which may be nested once."""
     if isinstance(result, Array):
         return [result]
     parts = list(result) if isinstance(result, (tuple, list)) else []

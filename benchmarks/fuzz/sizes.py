@@ -56,7 +56,7 @@ DIMS: tuple[tuple[dict[str, Any], Sequence[int]], ...] = (
 
 @dataclass(frozen=True)
 class Program:
-    """A function of x[n, m] and y[k].
+    """A random function of sizes and arrays x[n, m] and y[k], and its calls.
 
     Args:
         seed: that it was drawn with.
@@ -75,17 +75,17 @@ class Program:
 
 
 class Draw:
-    """Draws expressions; `whole`, `truth` and `body` give their text."""
+    """Draws random source expressions of integers, conditions and bodies."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def one_of(self, *choices: Any) -> Any:
-        """One of the arguments."""
+        """Draw one of the arguments."""
         return self._random.choice(choices)
 
     def _text(self, depth: int, templates: Sequence[str]) -> str:
-        """A template with expressions in the places of W, T and C.
+        """Return a random template, filled with random expressions.
 
         W stands for a whole number, T for a truth value, C for a number from 1 to 6.
         """
@@ -100,15 +100,15 @@ class Draw:
         return found
 
     def whole(self, depth: int) -> str:
-        """An expression of whole numbers."""
+        """Return the source of a random integer expression."""
         return self._text(depth, _WHOLE if depth > 0 else _SIZES)
 
     def truth(self, depth: int) -> str:
-        """An expression that is true or false."""
+        """Return the source of a random condition."""
         return self._text(max(depth, 1), _TRUTHS)
 
     def body(self) -> str:
-        """The statements of a program."""
+        """Return the source of a random program's statements."""
         return self._text(self._random.randint(1, 3), _BODIES)
 
 
@@ -206,7 +206,7 @@ _BODIES = (
 
 
 def random_program(seed: int) -> Program:
-    """The program of a seed."""
+    """Return the random program of a seed."""
     draw = Draw(seed)
     source = f"def program(x, y):\n    {draw.body()}\n"
     contracts = [draw.one_of(*DIMS) for _ in range(3)]
@@ -219,7 +219,7 @@ def random_program(seed: int) -> Program:
 
 
 def _function(program: Program, **given: Any) -> Any:
-    """The program as a function that sees these names."""
+    """Execute a program's source with these global names; return the function."""
     file = f"<sizes {program.seed}>"
     lines = program.source.splitlines(keepends=True)
     linecache.cache[file] = len(program.source), None, lines, file
@@ -230,13 +230,14 @@ def _function(program: Program, **given: Any) -> Any:
 
 
 def arrays_of(call: Call) -> tuple[Any, Any]:
-    """The arguments of a call: small whole numbers."""
+    """Return the arguments of a call: arrays of small integers."""
     n, m, k = call
     x = np.arange(n * m, dtype="f4").reshape(n, m) % 5
     return x, np.arange(k, dtype="f4") % 5
 
 
 def _loop(lower: int, upper: int, body: Callable[[int, Any], Any], initial: Any) -> Any:
+    """Run a Python loop in place of `fori_loop`."""
     value = initial
     for number in range(lower, upper):
         value = body(number, value)
@@ -244,17 +245,18 @@ def _loop(lower: int, upper: int, body: Callable[[int, Any], Any], initial: Any)
 
 
 def _choose(condition: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """Run a Python branch in place of `cond`."""
     return yes() if condition else no()
 
 
 def _choose_after_both(condition: Any, yes: Any, no: Any) -> Any:
-    """Choose as a trace does: what either function raises is raised."""
+    """Run both functions of a `cond`, as tracing does; return the chosen result."""
     both = no(), yes()
     return both[bool(condition)]
 
 
 def expected(program: Program, call: Call) -> Any:
-    """Return what Python computes, or the exception that it raises.
+    """Run a program by Python; return its result or exception.
 
     None for what is not compared: large numbers, and what raises where both functions
     of a `cond` are called and gives a result where one is.
@@ -270,6 +272,7 @@ def expected(program: Program, call: Call) -> Any:
 
 
 def _result_of(function: Callable[..., Any], call: Call) -> Any:
+    """Call a function; return its result or exception."""
     try:
         with np.errstate(all="ignore"):
             return np.asarray(function(*arrays_of(call)), "f8")
@@ -278,12 +281,13 @@ def _result_of(function: Callable[..., Any], call: Call) -> Any:
 
 
 def _with_aotc(program: Program) -> Any:
+    """Return the program's function with aotc's library."""
     given = {"np": aotc.numpy, "cond": control.cond, "loop": control.fori_loop}
     return _function(program, **given)
 
 
 def _entry(program: Program) -> Callable[..., Any]:
-    """The program as an entry, evaluated op by op."""
+    """Return the program as an entry, evaluated op by op."""
     n, m, k = (
         aotc.Dim(name, **keywords)
         for name, keywords in zip("nmk", program.dims, strict=True)
@@ -311,7 +315,8 @@ WAYS: dict[str, Callable[[Program], Callable[..., Any]]] = {
 def check(
     program: Program, ways: Sequence[str] = (*WAYS,)
 ) -> Iterator[tuple[str, str]]:
-    """Return for each way to run it `right`, `refused`, or what is wrong.
+    """Run a program in each way; yield the way and `right`, `refused`, or what is
+    wrong.
 
     Args:
         program: to run.
@@ -323,6 +328,9 @@ def check(
 
 
 def _outcome(program: Program, way: str, wanted: Sequence[Any]) -> str:
+    """Run a program in one way and compare; return `right`, `refused`, or what is
+    wrong.
+    """
     try:
         function = WAYS[way](program)
     except AotcError as error:
@@ -351,7 +359,7 @@ def _outcome(program: Program, way: str, wanted: Sequence[Any]) -> str:
 
 
 def wrong_code(evaluated: Sequence[Evaluated], runner: Runner) -> Iterator[str]:
-    """Describe what compiled code computes otherwise than the evaluator did."""
+    """Compile evaluated programs; yield a description of each difference."""
     programs = distinct(evaluated)
     for start in range(0, len(programs), TOGETHER):
         part = programs[start : start + TOGETHER]
@@ -362,7 +370,7 @@ def wrong_code(evaluated: Sequence[Evaluated], runner: Runner) -> Iterator[str]:
 
 
 def main() -> int:
-    """The command."""
+    """Check random programs, and print what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz.sizes")
     add = parser.add_argument
     add("--programs", type=int, default=300, help="how many (300)")
@@ -393,7 +401,9 @@ def main() -> int:
 
 
 def _report(program: Program, counts: Mapping[str, Counter[str]]) -> int:
-    """Count the outcomes of a program, print what is wrong; return how many are."""
+    """Print what is wrong with a program and count its outcomes; return the number
+    wrong.
+    """
     wrong = 0
     for way, outcome in check(program, [*counts]):
         is_wrong = outcome not in ("right", "refused")

@@ -52,7 +52,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def model_source(program: Program) -> str:
-    """A model file with the program as its entry."""
+    """Return a model file's text with the program as its entry."""
     used = program.functions
     helpers = [inspect.getsource(RULES[name]) for name in RULES if name in used]
     specs = ", ".join(f"{x.name}={_spec(x.shape, x.dtype)}" for x in program.inputs)
@@ -65,7 +65,7 @@ def model_source(program: Program) -> str:
 
 
 def function_source(program: Program) -> str:
-    """The entry function, called `program`."""
+    """Return the source of the program's function, called `program`."""
     taken = [x.name for x in program.inputs if x.dtype in FLOATS]
     lines = [line for step in program.steps for line in step_lines(step)]
     returned = ", ".join(program.results)
@@ -79,6 +79,7 @@ def function_source(program: Program) -> str:
 
 
 def _entry_body(program: Program, taken: Sequence[str]) -> str:
+    """Return the body of the entry that applies the program's transformation."""
     wide = any(x.dtype == "float64" for x in program.inputs)
     filled = ENTRIES[program.transform]
     for word, text in {
@@ -93,7 +94,7 @@ def _entry_body(program: Program, taken: Sequence[str]) -> str:
 
 
 def step_lines(step: Step) -> Iterator[str]:
-    """The statements of a step."""
+    """Yield the source lines of a step."""
     for block in step.blocks:
         yield f"def {block.name}({', '.join(block.parameters)}):"
         for inner in block.steps:
@@ -104,7 +105,7 @@ def step_lines(step: Step) -> Iterator[str]:
 
 
 def call_source(function: str, arguments: Sequence[str]) -> str:
-    """A call as a user writes it."""
+    """Return the source of a call, such as `x[key]` for getitem."""
     if function == "getitem":
         return "{}[{}]".format(*arguments)
     if function.startswith("at."):
@@ -117,9 +118,10 @@ def call_source(function: str, arguments: Sequence[str]) -> str:
 
 
 def _spec(shape: Sequence[int | str], dtype: str) -> str:
+    """Return the source of a spec."""
     return f'aotc.Spec(({", ".join(map(str, shape))}{"," * bool(shape)}), "{dtype}")'
 
 
 def step_count(program: Program) -> int:
-    """The number of functions that the program applies."""
+    """Return the number of function calls in the program."""
     return sum(1 for _ in all_steps(program.steps))

@@ -37,7 +37,7 @@ LARGEST = 600  # elements of an array of a template
 
 @dataclass(frozen=True)
 class Template:
-    """One call of a public function, with NumPy arrays."""
+    """A working call of a public function, with NumPy arguments."""
 
     function: str
     args: tuple[Any, ...]
@@ -46,7 +46,7 @@ class Template:
 
 @cache
 def public_functions() -> dict[str, Callable[..., Any]]:
-    """All that programs may call, by the names that they use."""
+    """Return all functions that programs may call, by name."""
     return {
         f"{module}.{name}": getattr(MODULES[module], name)
         for module in MODULES
@@ -57,7 +57,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
 
 @cache
 def templates() -> dict[str, list[Template]]:
-    """The calls that can be written as source, by function."""
+    """Return the working calls that can be written as source, by function."""
     found: dict[str, list[Template]] = defaultdict(list)
     for each in [*_tested_calls(), *_parity_settings()]:
         if each.function in public_functions() and _is_written(each):
@@ -67,7 +67,7 @@ def templates() -> dict[str, list[Template]]:
 
 @cache
 def tested_calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The arguments of a call that works for each public function, by family.name."""
+    """Return working arguments for each public function, by `family.name`."""
     file = ROOT / "tests/aotc/conftest.py"
     spec = importlib.util.spec_from_file_location("tested_calls", file)
     assert spec is not None
@@ -78,6 +78,7 @@ def tested_calls() -> dict[str, tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def _tested_calls() -> list[Template]:
+    """Return the calls of `tested_calls` as templates."""
     rows = [(name.partition("."), *call) for name, call in tested_calls().items()]
     return [
         Template(f"{'np' if family == 'numpy' else family}.{name}", args, kwargs)
@@ -86,6 +87,7 @@ def _tested_calls() -> list[Template]:
 
 
 def _parity_settings() -> list[Template]:
+    """Return the calls of the parity benchmarks as templates."""
     # on use, as they import what the tests of the ops share
     from benchmarks.parity import settings
     from benchmarks.parity import settings_libraries as libraries
@@ -111,12 +113,14 @@ def _parity_settings() -> list[Template]:
 
 
 def _is_finite(argument: Any) -> bool:
+    """Return whether an argument has no infinities or NaN."""
     if isinstance(argument, numpy.ndarray) and argument.dtype.kind == "f":
         return bool(numpy.isfinite(argument).all())
     return True
 
 
 def _is_written(template: Template) -> bool:
+    """Return whether a template's arguments can be written as source."""
     try:
         for part in [*template.args, *template.kwargs.values()]:
             written(part, lambda array: "")
@@ -129,7 +133,7 @@ def _is_written(template: Template) -> bool:
 
 
 def written(part: Any, array_source: Callable[[Any], str]) -> str:
-    """Source of an argument; arrays are written by `array_source`."""
+    """Return an argument as source; `array_source` writes arrays."""
     if isinstance(part, fft.Complex):
         pair = (written(x, array_source) for x in part)
         return f"fft.Complex({', '.join(pair)})"
@@ -153,6 +157,7 @@ def written(part: Any, array_source: Callable[[Any], str]) -> str:
 
 
 def _plain(part: Any) -> str:
+    """Return a number, string or None as source."""
     if part is None or isinstance(part, (str, bool, int)):
         return repr(part)
     if isinstance(part, (float, numpy.floating)):
@@ -168,7 +173,7 @@ def _plain(part: Any) -> str:
 
 
 def constant_source(array: Any) -> str:
-    """NumPy source of an array, with four digits of its floats."""
+    """Return NumPy source of an array, with four digits of its floats."""
     if array.dtype.kind == "f":
         rounded = numpy.round(array.astype("f8"), 4)
         values, dtype = repr(rounded.tolist()), "f4"
@@ -183,7 +188,7 @@ def constant_source(array: Any) -> str:
 
 
 def filled(s: Scope, function: str) -> Value:
-    """A step that applies a function to arrays made of values of the program."""
+    """Emit a call of a function on arrays made from values of the program."""
     options = templates().get(function)
     if not options:
         raise Refused
@@ -205,7 +210,7 @@ def filled(s: Scope, function: str) -> Value:
 
 
 def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
-    """The numbers of an array, plus a little of a value."""
+    """Emit an array plus a small function of a value; return the value."""
     number = s.emit(
         "np.asarray", f'{constant_source(array)}, "{dtypes.numpy_name(kind)}"'
     )
@@ -222,5 +227,5 @@ def _near(s: Scope, value: Value, array: Any, kind: str) -> Value:
 
 
 def any_template(s: Scope) -> Any:
-    """A step with any public function."""
+    """Emit a call of a random public function."""
     return filled(s, s.one_of(sorted(templates())))

@@ -69,7 +69,7 @@ OF_STATES = (StructureLevel.SOME,)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings by which models are built and called.
+    """The target, level and dtype by which models are built and called.
 
     Args:
         target: to compile for.
@@ -92,14 +92,14 @@ Call = Callable[[str, Mapping[str, Any]], Sequence[Any]]
 
 
 def model_source(seed: int, entries: int) -> str:
-    """A model file with so many random entries."""
+    """Return a model file's text with random entries."""
     return source_of(drawn_entries(seed, entries))
 
 
 def drawn_entries(
     seed: int, count: int, *, has_lookups: bool = False
 ) -> list[DrawnEntry]:
-    """Draw random entries; with lookups if asked for."""
+    """Draw `count` random entries, with lookups if asked for."""
     drawn = [
         DrawnEntry(
             np.random.default_rng([seed, number]), f"f{number}", has_lookups=has_lookups
@@ -113,7 +113,7 @@ def drawn_entries(
 
 
 def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
-    """A model file with these entries, of floats of a dtype."""
+    """Return a model file's text with these entries, of floats of a dtype."""
     weights = {name: shape for each in drawn for name, shape in each.weights.items()}
     rows = "".join(f'    "{x}": {_weight(x, shape)},\n' for x, shape in weights.items())
     table = f"w = aotc.Weights({{\n{rows}}})\n"
@@ -124,7 +124,7 @@ def source_of(drawn: Sequence[DrawnEntry], dtype: str = "f32") -> str:
 
 
 def _weight(name: str, shape: Sequence[int]) -> str:
-    """A weight as a model file has it: random numbers."""
+    """Return the source of a weight with random numbers."""
     if name.endswith(NIBBLES):
         return f"nibbles(*{shape}, {len(name) % 2 == 0})"
     if not shape:
@@ -135,7 +135,7 @@ def _weight(name: str, shape: Sequence[int]) -> str:
 def differences(
     model: Path, bundle: Path, threads: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The entries of a bundle that do not compute what their model says, and how."""
+    """Yield the entries of a bundle whose results differ from the model's, and how."""
     built = aotc.load(bundle, allow_unsigned=True, threads=threads)
     return _differences(
         load(model), lambda name, inputs: _leaves(built.entries[name](**inputs))
@@ -145,7 +145,7 @@ def differences(
 def differences_by_passes(
     model: Path, settings: Settings, kernels: Counter[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """The entries whose graph the passes have changed in what it computes, and how.
+    """Yield the entries whose results the passes have changed, and how.
 
     Args:
         model: that has them.
@@ -177,7 +177,7 @@ def differences_by_passes(
 
 
 def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
-    """The entries that a call gives other results of than the reference does."""
+    """Yield the entries for which `call` differs from the reference, and how."""
     run_passes(program.module, ("autodiff",), silently=True)
     for entry in program.entries:
         ports = entry.ports("input")
@@ -201,7 +201,7 @@ def _differences(program: Program, call: Call) -> Iterator[tuple[str, str]]:
 def _wrong_in_calls(
     program: Program, entry: Entry, inputs: Mapping[str, Any], call: Call
 ) -> str:
-    """Describe faults of a call, or of a few that go on from a state."""
+    """Describe what is wrong in one call, or several of a state; "" if nothing is."""
     named = {**program.parameters, **inputs}
     states = [port.name for port in entry.results if port.kind == "state"]
     for _ in range(3 if states else 1):
@@ -218,7 +218,7 @@ def _wrong_in_calls(
 
 
 def _wanted(module: Any, name: str, given: Sequence[Any]) -> Sequence[Any] | None:
-    """Return the reference's results; None of the largest of no elements."""
+    """Return the reference's results; None if undefined (a maximum of no elements)."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -246,7 +246,7 @@ def _judged(
 
 
 def _leaves(found: Any) -> list[Any]:
-    """The arrays of a result, in order."""
+    """Return the arrays of a result, in order."""
     if isinstance(found, dict):
         return [leaf for each in found.values() for leaf in _leaves(each)]
     if isinstance(found, (tuple, list)):
@@ -255,7 +255,7 @@ def _leaves(found: Any) -> list[Any]:
 
 
 def _sizes(entry: Any) -> list[int | None]:
-    """Draw the sizes that calls of an entry decide; None if there are none."""
+    """Draw the symbolic sizes of an entry's calls; None if it has none."""
     if not entry.symbols:
         return [None]
     (contract,) = entry.symbols
@@ -263,6 +263,7 @@ def _sizes(entry: Any) -> list[int | None]:
 
 
 def _sized(shape: Sequence[Any], size: int | None) -> tuple[int, ...]:
+    """Return a shape with `size` for symbols."""
     return tuple(n if isinstance(n, int) else int(size or 0) for n in shape)
 
 
@@ -271,7 +272,7 @@ def _sized(shape: Sequence[Any], size: int | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Failure:
-    """An entry, and what is wrong with it."""
+    """An entry and a description of what is wrong with it."""
 
     entry: DrawnEntry
     why: str
@@ -280,7 +281,7 @@ class Failure:
 def failures(
     drawn: Sequence[DrawnEntry], settings: Settings, kernels: Counter[str]
 ) -> Iterator[Failure]:
-    """Return the failures of the entries of one model."""
+    """Build a model and yield the failures of its entries."""
     named = {each.name: each for each in drawn}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.py"
@@ -313,7 +314,7 @@ def _failures_in_parts(
     kernels: Counter[str],
     error: AotcError,
 ) -> Iterator[Failure]:
-    """Return the failures of the entries of a model that does not build."""
+    """Build halves of a model that does not build; yield the failures."""
     if len(drawn) == 1:
         yield Failure(drawn[0], f"{error.code}: {str(error).splitlines()[0]}")
         return
@@ -323,7 +324,7 @@ def _failures_in_parts(
 
 
 def used_families(bundle: Path) -> Iterator[str]:
-    """The family of each kernel of a bundle."""
+    """Yield the kernel family of each kernel in a bundle."""
     manifest = json.loads((bundle / "manifest.json").read_bytes())
     for variant in manifest["variants"]:
         for row in variant.get("kernels", {}).get("regions", ()):
@@ -331,7 +332,7 @@ def used_families(bundle: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Draw, build and compare models."""
+    """Draw, build and compare models; return 1 if anything is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fuzz.weighted", description=__doc__
     )

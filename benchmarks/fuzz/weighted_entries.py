@@ -33,7 +33,7 @@ from .weighted_lookups import NIBBLES, add_lookups
 
 @dataclass
 class Entry:
-    """An entry as it is drawn.
+    """A random entry with weights, under construction.
 
     Args:
         rng: that draws it.
@@ -58,15 +58,15 @@ class Entry:
     has_lookups: bool = False
 
     def one_of(self, some: Sequence[Any]) -> Any:
-        """Any of them."""
+        """Draw one of several options."""
         return some[int(self.rng.integers(len(some)))]
 
     def chance(self, share: float) -> bool:
-        """Draw whether something that happens so often happens."""
+        """Draw true with a probability."""
         return bool(self.rng.random() < share)
 
     def value(self, *ranks: int) -> tuple[str, Any] | None:
-        """Any value of some ranks (of all, if none is said) with static features."""
+        """Draw a value of one of these ranks (any if none) with static features."""
         found = [
             (name, shape)
             for name, shape in self.values
@@ -76,7 +76,7 @@ class Entry:
         return self.one_of(found) if found else None
 
     def weight(self, *shape: Size) -> str:
-        """A new one, or one of this shape that there is; sizes that vary are 1."""
+        """Add a weight of this shape, or reuse one; return its source."""
         sizes = tuple(n if isinstance(n, int) else 1 for n in shape)
         known = [name for name, other in self.weights.items() if other == sizes]
         if known and self.chance(0.4):
@@ -86,7 +86,7 @@ class Entry:
         return f"w[{name!r}]"
 
     def add(self, source: str, shape: Shape, *read: str) -> None:
-        """A value, unless it has too many elements."""
+        """Add a line and its value, unless the value is too large."""
         if element_count(shape) <= LARGEST:
             name = f"v{len(self.lines)}"
             self.lines.append(f"{name} = {source}")
@@ -96,7 +96,9 @@ class Entry:
     # ---- steps ----------------------------------------------------------------------
 
     def product(self) -> None:
-        """Multiply a value by a weight, on either side, over one axis or two."""
+        """Add a product of a value by a weight, on either side, over one axis or
+        two.
+        """
         found = self.value()
         if found is None:
             return
@@ -120,7 +122,7 @@ class Entry:
             self.add(f"{x} @ {right}", (*rows, features), x)
 
     def product_of_values(self) -> None:
-        """Multiply two values that calls decide, one by one along their batch."""
+        """Add a batched product of two values."""
         found = self.value(2, 3, 4)
         if found is None:
             return
@@ -141,7 +143,7 @@ class Entry:
             self.add(source, (*batch, depth, last), x, y)
 
     def attention(self) -> None:
-        """Attend from a sequence to itself or another, with all that may hide."""
+        """Add an attention, to itself or another sequence, with masks of all kinds."""
         found = self.value(3)
         if found is None:
             return
@@ -188,7 +190,7 @@ class Entry:
             self.add(merged, (batch, length, heads * inner), name)
 
     def convolution(self) -> None:
-        """Convolve an image or a sequence: any window, step, padding and dilation."""
+        """Add a convolution with random window, stride, padding and dilation."""
         found = self._windows()
         if found is None:
             return
@@ -207,7 +209,7 @@ class Entry:
     def _inverted_residual(
         self, x: str, shape: Shape, window: list[int], given: str, result: list[int]
     ) -> None:
-        """Pixels by a weight, windows over each channel, and pixels by a weight."""
+        """Add pointwise, depthwise and pointwise convolutions."""
         count, *_, channels = shape
         middle, features = self.one_of((16, 24, 40)), self.one_of((8, 17, channels))
         kernel = self.weight(*window, 1, middle)
@@ -224,7 +226,7 @@ class Entry:
         self.add(x, (count, *result, middle))
 
     def _epilogue(self, source: str, channels: int) -> str:
-        """Something, often with what follows it."""
+        """Return `source`, often with a bias and activation."""
         if self.chance(0.6):
             source = f"{source} + {self.weight(channels)}"
         if self.chance(0.3):
@@ -232,13 +234,13 @@ class Entry:
         return str(self.one_of(UNARY).format(self._line(source)))
 
     def _line(self, source: str) -> str:
-        """The name of a value that only the next lines read."""
+        """Add a line for a temporary value; return its name."""
         name = f"t{len(self.lines)}"
         self.lines.append(f"{name} = {source}")
         return name
 
     def pooling(self) -> None:
-        """The largest or the mean of windows."""
+        """Add a max or average pooling."""
         found = self._windows()
         if found is None:
             return
@@ -251,7 +253,7 @@ class Entry:
         self.add(source, (count, *result, channels), x)
 
     def _windows(self) -> Any:
-        """A value, the windows that go over it, and how many there are."""
+        """Draw a value, windows over it, and their number."""
         found = self.value(3, 4)
         if found is None:
             return None
@@ -277,7 +279,7 @@ class Entry:
         return x, (count, *size, channels), window, given, result
 
     def elementwise(self) -> None:
-        """Combine the newest value or another with something that broadcasts to it."""
+        """Add an elementwise op of a value and something that broadcasts to it."""
         x, shape = self.values[-1] if self.chance(0.6) else self.one_of(self.values)
         if self.chance(0.4) or not shape:
             self.add(self.one_of(UNARY).format(x), shape, x)
@@ -293,7 +295,7 @@ class Entry:
         self.add(self.one_of(BINARY).format(x, self.one_of(others)), shape, x)
 
     def norm(self) -> None:
-        """Rows by their own mean, largest element or sum."""
+        """Add a norm or softmax of rows."""
         x, shape = self.one_of(self.values)
         if len(shape) < 2:
             return
@@ -304,7 +306,7 @@ class Entry:
         self.add(self.one_of(NORMS).format(x, *along), shape, x)
 
     def reduction(self) -> None:
-        """Along one axis or two."""
+        """Add a reduction along one axis or two."""
         x, shape = self.one_of(self.values)
         if len(shape) < 2:
             return
@@ -318,7 +320,7 @@ class Entry:
         self.add(source, tuple(n for a, n in enumerate(shape) if a not in axes), x)
 
     def movement(self) -> None:
-        """Elements in another form, order or number."""
+        """Add a step that reorders, reshapes or selects elements."""
         x, shape = self.one_of(self.values)
         if len(shape) < 2:
             return
@@ -353,7 +355,7 @@ class Entry:
     # ---- whole entries --------------------------------------------------------------
 
     def draw(self) -> None:
-        """Inputs, and what is computed from them."""
+        """Draw the inputs and all steps of the entry."""
         if self.chance(0.35):
             self.least = self.one_of((0, 1, 1))
         for number in range(int(self.rng.integers(1, 3))):
@@ -370,6 +372,7 @@ class Entry:
             add_lookups(self)
 
     def _input(self) -> Shape:
+        """Draw the shape of an input."""
         rows, features = self.one_of(ROWS), self.one_of(SIZES)
         shapes: list[Shape] = [
             (rows, features), (rows, features), (features,), (2, rows, features),
@@ -384,7 +387,7 @@ class Entry:
         return ("n", *shape[1:])
 
     def source(self) -> str:
-        """The entry in a model file; it returns what is unread, and one value more.
+        """Return the entry's source; it returns what nothing reads, and one value more.
 
         Some return the derivative of a sum of that by their inputs and weights, and
         some keep their first input as a state between calls.
@@ -416,7 +419,7 @@ class Entry:
         return f"{before}@aotc.entry({given})\ndef {self.name}(w, {names}):\n{body}\n"
 
     def _gradient(self, names: str, body: str) -> str:
-        """The body of an entry that returns what the one of `body` changes by."""
+        """Return the body of an entry that returns the gradient of `body`."""
         indented = "\n".join(f"    {line}" for line in body.splitlines())
         positions = tuple(range(1 + len(names.split(", "))))
         return (
@@ -429,5 +432,6 @@ class Entry:
 
 
 def _written(shape: Shape) -> str:
+    """Return a shape as source."""
     sizes = "".join(f"{size}, " for size in shape)
     return f"({sizes.strip()})"

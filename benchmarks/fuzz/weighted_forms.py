@@ -46,7 +46,7 @@ TYPICAL = 8  # what a call decides
 
 
 def times(size: Size, count: int) -> Size:
-    """Return a multiple of a size."""
+    """Return a size times a number."""
     if isinstance(size, int):
         return size * count
     return f"{count * factor_of(size)}*n"
@@ -58,13 +58,13 @@ def factor_of(size: str) -> int:
 
 
 def element_count(shape: Shape) -> int:
-    """Return how many elements there are in a typical call."""
+    """Return the number of elements in a typical call."""
     sizes = [n if isinstance(n, int) else factor_of(n) * TYPICAL for n in shape]
     return math.prod(sizes)
 
 
 def rows_of(shape: Sequence[Size]) -> Size | None:
-    """Return the number of rows along axes; None if it is no multiple of `n`."""
+    """Return the product of the sizes of axes; None if it is no multiple of `n`."""
     named = [each for each in shape if isinstance(each, str)]
     static = math.prod(each for each in shape if isinstance(each, int))
     if len(named) > 1:

@@ -26,14 +26,14 @@ _INDICES = ("int32", "int64", "uint8", "int8")
 
 
 def add_lookups(entry: Entry) -> None:
-    """Add a few steps to what an entry computes."""
+    """Add a few lookup steps to an entry."""
     steps = _rows_of_table, _along, _places, _first_few, _product_of_nibbles
     for _ in range(int(entry.rng.integers(1, 4))):
         entry.one_of(steps)(entry)
 
 
 def _indices(entry: Entry) -> tuple[str, Shape]:
-    """Return indices that an input gives, and their shape."""
+    """Return the source of integer indices computed from an input, and their shape."""
     inputs = [each for each in entry.values if each[0].startswith("x")]
     x, shape = entry.one_of(inputs)
     dtype, by = entry.one_of(_INDICES), entry.one_of((2.0, 9.0, 60.0))
@@ -44,7 +44,7 @@ def _indices(entry: Entry) -> tuple[str, Shape]:
 
 
 def _rows_of_table(entry: Entry) -> None:
-    """Rows of a weight, or of a value, which has the sizes that a call decides."""
+    """Add a gather of rows of a weight or value."""
     at, shape = _indices(entry)
     others = [v for v in entry.values if len(v[1]) == 2 and v[1][0] != 0]
     if others and entry.chance(0.4):
@@ -58,7 +58,7 @@ def _rows_of_table(entry: Entry) -> None:
 
 
 def _along(entry: Entry) -> None:
-    """Elements of rows, by indices of each row."""
+    """Add a gather of elements along rows, by indices per row."""
     found = entry.value(2, 3)
     if found is None:
         return
@@ -70,7 +70,7 @@ def _along(entry: Entry) -> None:
 
 
 def _places(entry: Entry) -> None:
-    """The place of the largest or the least element of an input."""
+    """Add an argmax or argmin of an input."""
     inputs = [v for v in entry.values if v[0].startswith("x") and len(v[1]) > 1]
     if not inputs:
         return
@@ -82,7 +82,7 @@ def _places(entry: Entry) -> None:
 
 
 def _first_few(entry: Entry) -> None:
-    """The first few of rows of an input, or their places."""
+    """Add a sort or top-k of an input's rows, cut to the first few."""
     inputs = [v for v in entry.values if v[0].startswith("x")]
     x, (*rows, size) = entry.one_of(inputs)
     if not isinstance(size, int):
@@ -96,7 +96,7 @@ def _first_few(entry: Entry) -> None:
 
 
 def _product_of_nibbles(entry: Entry) -> None:
-    """A product by a weight of four bits."""
+    """Add a product by a weight of 4-bit integers."""
     found = entry.value(1, 2, 3)
     if found is None:
         return

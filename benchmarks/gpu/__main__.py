@@ -23,7 +23,7 @@ OUT = Path("build/gpu")
 
 
 def main() -> int:
-    """Prepare a folder, or run one."""
+    """Prepare a folder for a machine with a GPU, or run one there."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
         description=__doc__,
@@ -55,6 +55,7 @@ def main() -> int:
 
 
 def _prepare(asked: argparse.Namespace) -> int:
+    """Build all bundles and cases into the folder that the command line names."""
     from aotc.machine.target import TARGETS as KNOWN
     from benchmarks.gpu.networks import DTYPES, NETWORKS, STEPS_OF_TRAINING
     from benchmarks.gpu.prepare import Plan, names, prepare

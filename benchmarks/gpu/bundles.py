@@ -15,7 +15,7 @@ from benchmarks.gpu.programs import Subject
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle in the folder.
+    """A bundle in the prepared folder: its entries and variants.
 
     Args:
         path: of the bundle.
@@ -29,7 +29,7 @@ class Bundle:
 
 
 class Builder:
-    """Builds bundles, and notes what no target could have.
+    """Builds signed bundles, and records entries that no target compiles.
 
     Args:
         key: private key file that they are signed with.
@@ -42,7 +42,7 @@ class Builder:
         self.refused: dict[str, dict[str, str]] = {}
 
     def build(self, subject: Subject, folder: Path) -> list[Bundle]:
-        """The bundles of a subject; several where a target refuses some entries."""
+        """Build a subject's bundles: several if a target refuses some entries."""
         return self._parts(subject, (), subject.targets, folder)
 
     def _parts(
@@ -52,7 +52,7 @@ class Builder:
         targets: Sequence[Target],
         folder: Path,
     ) -> list[Bundle]:
-        """Bundles of `entries` (or all), halved as long as a target refuses them."""
+        """Build bundles of some entries, by halves as long as a target refuses them."""
         if not targets:
             return []
         self._tell(f"{subject.name} for {', '.join(map(str, targets))}")
@@ -76,7 +76,7 @@ class Builder:
         folder: Path,
         error: AotcError,
     ) -> list[Bundle]:
-        """Bundles of those entries that targets have which refuse all together."""
+        """Build bundles of each half of entries that targets refuse together."""
         entries = entries or _entries_of(subject)
         if len(entries) == 1:
             why = error.message.partition("\n")[0]
@@ -97,7 +97,7 @@ class Builder:
         targets: Sequence[Target],
         folder: Path,
     ) -> Bundle:
-        """One bundle; not compared with the reference here, as it is there."""
+        """Build one bundle, without a self-check."""
         report = build(
             subject.model,
             output=folder,
@@ -113,6 +113,7 @@ class Builder:
 
 
 def _entries_of(subject: Subject) -> list[str]:
+    """Return the names of a subject's entries."""
     from aotc import importers
 
     return [entry.name for entry in importers.load(subject.model).entry_points]

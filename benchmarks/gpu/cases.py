@@ -35,7 +35,7 @@ _INPUTS = 2**17  # elements of the inputs of a call, all of which are kept
 
 
 class CaseWriter:
-    """Collects cases and their arrays, and writes them as cases.json and arrays.npz."""
+    """Collects calls with expected results, and writes cases.json and arrays.npz."""
 
     def __init__(self) -> None:
         self._arrays: list[Any] = []
@@ -43,7 +43,7 @@ class CaseWriter:
         self._left_out: list[str] = []
 
     def add_model(self, model: Path, more: Sequence[Call] = ()) -> None:
-        """Add the calls that a self-check would make of each entry, and more."""
+        """Add the calls that a self-check makes of each entry, and those in `more`."""
         with context(), ir.Location.unknown():
             program = importers.load(model)
             run_passes(program.module, ("autodiff",), silently=True)
@@ -57,6 +57,7 @@ class CaseWriter:
                     self._add_item(checked, item)
 
     def _add_item(self, checked: CheckedEntry, item: CheckItem) -> None:
+        """Add a call's case, or record why it is left out."""
         try:
             self._cases.append(self._case(checked, item))
         except (NothingToCompare, InputError, ValueError) as reason:
@@ -65,6 +66,7 @@ class CaseWriter:
             self._left_out.append(f"{checked.entry.name} {sizes}: {reason}")
 
     def _case(self, checked: CheckedEntry, item: CheckItem) -> dict[str, Any]:
+        """Evaluate a call by the reference; return its JSON row with tolerances."""
         entry, work = checked.entry, WorkBudget(_WORK, _ELEMENTS)
         if input_elements(entry, item.sizes) > _INPUTS:
             raise NothingToCompare("the inputs are too large to keep")
@@ -109,7 +111,7 @@ class CaseWriter:
         return len(self._cases)
 
     def write(self, folder: Path) -> None:
-        """Write what was collected into a folder."""
+        """Write the collected cases and arrays into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         document = {"cases": self._cases, "left_out": self._left_out}
         text = json.dumps(document, indent=1)
@@ -121,7 +123,7 @@ class CaseWriter:
 def _tolerances(
     checked: CheckedEntry, calls: Any, results: Sequence[Arrays]
 ) -> Iterator[list[Any]]:
-    """Return for each call how far each element of each result may be off."""
+    """Return the allowed error of each element of each result, call by call."""
     flat = [array for each in results for array in each]
 
     def with_noise(noise: Noise) -> Arrays:
@@ -137,7 +139,7 @@ def _tolerances(
 
 
 def _compact(tolerance: Any) -> Any:
-    """A tolerance as f32, rounded up; one number where all elements have the same.
+    """Return a tolerance as f32, rounded up; a scalar if all elements share it.
 
     Only seven bits of the mantissa are kept, so that the archive is smaller.
     """

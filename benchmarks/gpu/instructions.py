@@ -22,7 +22,7 @@ _TARGET = re.compile(r"BRA[^;]*`\((\.L_\w+)\)")
 
 
 def loop_instructions(code: GpuCode, arch: str) -> Counter[str]:
-    """Return how often the innermost loop that multiplies most has each instruction.
+    """Count each instruction in the innermost loop that multiplies most.
 
     Args:
         code: PTX of a kernel.
@@ -33,11 +33,12 @@ def loop_instructions(code: GpuCode, arch: str) -> Counter[str]:
 
 
 def multiplying(counts: Counter[str]) -> int:
-    """Return how many of some instructions multiply."""
+    """Return the number of instructions in `counts` that multiply."""
     return sum(counts[name] for name in MULTIPLYING)
 
 
 def _disassembled(cubin: bytes) -> str:
+    """Return the assembly of a cubin."""
     from triton import knobs
 
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +55,7 @@ def _disassembled(cubin: bytes) -> str:
 
 
 def _innermost_loops(text: str) -> list[Counter[str]]:
-    """Return the instructions of each loop without a loop inside."""
+    """Return the instructions of each loop without inner loops."""
     labels, names = dict[str, int](), list[str]()
     spans = list[tuple[int, int]]()
     for line in text.splitlines():

@@ -26,7 +26,7 @@ MEASURED = Path(__file__).with_name("measured") / "products-h200.csv"
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured time of a product in a schedule.
+    """The measured time of a matrix product in one schedule.
 
     Args:
         kernel: its name.
@@ -44,7 +44,7 @@ class Measured:
 
 
 def read(file: Path) -> list[Measured]:
-    """Return the rows of a table."""
+    """Read the rows of a table of measurements."""
     sizes = ("batch", "rows", "columns", "depth")
     tile = ("tile_rows", "tile_columns", "tile_depth", "warps", "stages")
     with file.open(encoding="utf-8", newline="") as text:
@@ -61,7 +61,8 @@ def read(file: Path) -> list[Measured]:
 
 
 def errors(rows: Sequence[Measured], machine: Gpu) -> tuple[float, float]:
-    """Return how far the model is off for schedules of a kernel, and what it loses.
+    """Return the mean error of the model's times, and the loss by its choice of
+    schedule.
 
     The first is the geometric mean of factors; the second the time of the schedule that
     the model chooses over that of the best.
@@ -94,7 +95,7 @@ def main() -> None:
 
 
 def key(row: Measured) -> tuple[str, str]:
-    """Return the kernel of a row, and its dtype."""
+    """Return the kernel name and dtype of a row."""
     return row.kernel, row.dtype
 
 

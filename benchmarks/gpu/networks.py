@@ -42,7 +42,7 @@ _RANK_OF_PAST = 4  # (batch, heads, past, depth)
 
 
 class _Network(NamedTuple):
-    """A network that is about to be built.
+    """A network to build: its model file, inputs and expected results.
 
     Args:
         source: what is built.
@@ -66,7 +66,7 @@ def write_networks(
     targets: Sequence[Target],
     batch: int = BATCH,
 ) -> list[str]:
-    """Build networks and write each, with inputs and results, as an archive.
+    """Build networks; write each with inputs and expected results as an archive.
 
     Args:
         folder: in which the archives and the sources of the networks are written.
@@ -95,17 +95,19 @@ def write_networks(
 
 
 def _wanted(names: Sequence[str], dtypes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield names and dtypes; training steps are in f32 alone."""
+    """Yield (name, dtype) of all networks; training steps are in f32 only."""
     for name, dtype in product(names, dtypes):
         if dtype == "f32" or not _is_step(name):
             yield name, dtype
 
 
 def _is_step(name: str) -> bool:
+    """Return whether a name is that of a training step."""
     return name.startswith(TRAINED)
 
 
 def _pack(folder: Path, archive: Path) -> None:
+    """Write a folder as a tar.xz archive."""
     # what repeats lies further apart than presets look back
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": _BACK}]
     with (
@@ -118,7 +120,9 @@ def _pack(folder: Path, archive: Path) -> None:
 def _write(
     folder: Path, name: str, dtype: str, batch: int, targets: Sequence[Target]
 ) -> None:
-    """Build one network, and write what is compared there."""
+    """Build one network; write its bundle, inputs and expected samples into a
+    folder.
+    """
     title = f"{name.replace(':', '-')}-{dtype}"
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -154,7 +158,7 @@ def _write(
 
 
 def _inference(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
-    """Prepare one call; a step of a decoder, which keeps its past, has one row."""
+    """Prepare a network's call and PyTorch's results."""
     import models_zoo
     import torch
     from models_zoo.repeated import repeat_weights
@@ -177,7 +181,7 @@ def _inference(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
 
 
 def _training(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
-    """Prepare a few steps of training, whose losses are those of PyTorch."""
+    """Prepare a few training steps and PyTorch's losses."""
     import models_zoo
     from models_zoo import training
 
@@ -196,7 +200,7 @@ def _training(scratch: Path, name: str, dtype: str, batch: int) -> _Network:
 
 
 def _program(folder: Path, name: str, module: Any, inputs: Any) -> Path:
-    """Write PyTorch's graph of a module."""
+    """Write PyTorch's exported program of a module; return its path."""
     import torch
 
     file = folder / f"{name}.pt2"
@@ -206,7 +210,7 @@ def _program(folder: Path, name: str, module: Any, inputs: Any) -> Path:
 
 
 def _source(folder: Path, name: str, module: Any, inputs: Any) -> Path:
-    """Write the source of a decoder, with its weights and the past beside it."""
+    """Write the model file of a decoder, with its weights and past; return its path."""
     import models_zoo
 
     model = models_zoo.MODELS[name].source
@@ -229,22 +233,24 @@ def _repeated_input(x: Any) -> Any:
 
 
 def sample(x: Any) -> Any:
-    """Return some elements of an array, at even distances."""
+    """Return elements of an array at even distances."""
     return x.reshape(-1)[:: max(1, x.size // _SAMPLED)]
 
 
 def _cast(x: Any, dtype: Any) -> Any:
+    """Cast a tensor of floats to a dtype."""
     return x.to(dtype) if x.is_floating_point() else x
 
 
 def _bits(x: Any) -> Any:
-    """Return an array of a tensor; one of bf16 as its bits."""
+    """Return a tensor as an array; bf16 as its 16-bit patterns."""
     import torch
 
     return (x.view(torch.int16) if x.dtype == torch.bfloat16 else x).numpy()
 
 
 def _leaves(found: Any) -> list[Any]:
+    """Return the results of a module as a list."""
     if isinstance(found, dict):
         found = tuple(found.values())
     return [*found] if isinstance(found, (tuple, list)) else [found]

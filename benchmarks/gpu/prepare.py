@@ -36,7 +36,7 @@ MOST_BYTES = 60_000_000
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the folder's contents.
+    """The options of preparing a folder: models, targets, networks and wheels.
 
     Args:
         models: names of the models.
@@ -62,7 +62,7 @@ class Plan:
 
 
 def prepare(plan: Plan, folder: Path) -> None:
-    """Make the folder; what was in it is replaced.
+    """Write the folder for the other machine, replacing an older one.
 
     Raises:
         SystemExit: pip fails, or the folder is larger than `MOST_BYTES`.
@@ -97,7 +97,7 @@ def prepare(plan: Plan, folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Make an empty folder, in the place of one that an earlier call made."""
+    """Create an empty folder in place of an earlier one."""
     if folder.exists() and any(folder.iterdir()):
         if not (folder / "run.py").exists():
             raise SystemExit(f"{folder} is not empty, and no folder of `prepare`")
@@ -106,14 +106,14 @@ def _empty(folder: Path) -> None:
 
 
 def _compile_probe(program: Path) -> None:
-    """The C probe for this architecture; the other machine may have no compiler."""
+    """Compile the C probe for this architecture into `program`."""
     command = ["cc", "-std=c11", "-O1", str(PROBE), "-o", str(program), "-ldl"]
     if shutil.which("cc"):
         subprocess.run(command, check=True)
 
 
 def _programs(plan: Plan, scratch: Path, folder: Path) -> dict[str, Any]:
-    """Build, evaluate and archive all programs; what folder.json says of them."""
+    """Build, evaluate and archive all models; return their rows of folder.json."""
     targets = [Target.parse(name) for name in plan.targets]
     drawn, refused = fuzz_subjects(plan.programs, plan.seed, targets, _made(scratch))
     subjects = [*model_subjects(plan.models, targets), *drawn]
@@ -139,13 +139,14 @@ def _programs(plan: Plan, scratch: Path, folder: Path) -> dict[str, Any]:
 
 
 def _made(scratch: Path) -> Path:
+    """Create and return the folder for model files."""
     folder = scratch / "models"
     folder.mkdir()
     return folder
 
 
 def _subject(subject: Subject, builder: Builder, out: Path) -> dict[str, Any]:
-    """Build a subject and write its cases."""
+    """Build a subject and write its cases; return its row of folder.json."""
     folder = out / subject.name
     bundles = builder.build(subject, folder)
     _tell(f"{subject.name}: reference")
@@ -161,6 +162,7 @@ def _subject(subject: Subject, builder: Builder, out: Path) -> dict[str, Any]:
 
 
 def _row(bundle: Bundle, out: Path) -> dict[str, Any]:
+    """Return a bundle's row of folder.json."""
     return {
         "path": bundle.path.relative_to(out).as_posix(),
         "entries": bundle.entries,
@@ -169,11 +171,12 @@ def _row(bundle: Bundle, out: Path) -> dict[str, Any]:
 
 
 def _tell(text: str) -> None:
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def _sizes(folder: Path, seconds: float) -> str:
-    """A line on each part of the folder."""
+    """Return a line with the size and time of each part of the folder."""
     parts = [folder / PROGRAMS, *sorted(folder.glob("wheels/*.whl"))]
     lines = [f"{path.stat().st_size / 1e6:8.2f} MB  {path.name}" for path in parts]
     return "\n".join(
@@ -182,11 +185,12 @@ def _sizes(folder: Path, seconds: float) -> str:
 
 
 def _bytes_in(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def names(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The names in a list with commas between.
+    """Split a comma-separated list of names; exit if one is unknown.
 
     Raises:
         SystemExit: one of them is unknown.

@@ -43,7 +43,7 @@ for name, data in json.loads(Path(__file__).with_suffix(".json").read_text()).it
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an entry.
+    """A call of an entry, by its symbol values.
 
     Args:
         entry: that is called.
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model whose entries are compared, and perhaps timed.
+    """A model whose entries are compared, and perhaps timed, on each target.
 
     Args:
         name: of its folder.
@@ -124,7 +124,7 @@ _COMPARED = {
 
 
 def model_subjects(names: Sequence[str], targets: Sequence[Target]) -> list[Subject]:
-    """The models of these names, for these targets."""
+    """Return the subjects of these models for these targets."""
     return [
         Subject(name, model, tuple(targets), timed, _COMPARED.get(name, ()))
         for name, (model, timed) in _MODELS.items()
@@ -135,7 +135,7 @@ def model_subjects(names: Sequence[str], targets: Sequence[Target]) -> list[Subj
 def fuzz_subjects(
     programs: int, seed: int, targets: Sequence[Target], folder: Path
 ) -> tuple[list[Subject], dict[str, dict[str, str]]]:
-    """Models of programs of the fuzzer; and by program and target, what is not there.
+    """Return subjects of random programs, and why targets lack some programs.
 
     A program is compiled for the targets that have all its ops. Those with the same
     targets share models, which are written into `folder`.
@@ -163,7 +163,7 @@ def fuzz_subjects(
 
 
 def write_fuzz_model(folder: Path, name: str, programs: Mapping[str, Program]) -> Path:
-    """A model file that has these programs as its entries."""
+    """Write a model file with random programs as its entries; return its path."""
     model = folder / f"{name.replace('-', '_')}.py"
     model.write_text(_FUZZ_MODEL.format(name=name), encoding="utf-8")
     rows = {name: to_json(program) for name, program in programs.items()}
@@ -172,7 +172,7 @@ def write_fuzz_model(folder: Path, name: str, programs: Mapping[str, Program]) -
 
 
 def _drawn(seed: int) -> Iterator[Program]:
-    """Each function as it is, and under one transformation, each in its turn."""
+    """Yield random programs, each forward and under one transformation in turn."""
     for number in count(seed):
         try:
             plain, *others = variants(random_program(number)[0])
@@ -185,7 +185,7 @@ def _drawn(seed: int) -> Iterator[Program]:
 def _refused_targets(
     program: Program, name: str, targets: Sequence[Target]
 ) -> dict[str, str]:
-    """Return why targets cannot have the program, by target."""
+    """Return the targets that cannot compile a program, with the reasons."""
     try:
         traced = trace([entry_of(program, name)], {})
         run_passes(traced.module, ("autodiff",), silently=True)

@@ -37,7 +37,7 @@ MODEL = Path(__file__).with_name("models") / "kernels.py"
 
 @dataclass(frozen=True)
 class Timed:
-    """A kernel to time in one schedule.
+    """A kernel compiled in one schedule, to be timed on a GPU.
 
     Args:
         kernel: name of what it computes.
@@ -73,7 +73,7 @@ class Timed:
 
 
 def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> int:
-    """Compile all kernels in all their schedules; write them as an archive.
+    """Compile kernels in many schedules; write them as an archive.
 
     Returns how many schedules there are.
 
@@ -102,7 +102,7 @@ def write_schedules(folder: Path, arch: str, *, most: int = MOST) -> int:
 
 
 def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
-    """Yield all kernels, in all their schedules, as they are to be compiled."""
+    """Yield the kernels to compile, each in all its schedules."""
     unit = Unit(load(MODEL))
     run_passes(unit, PASS_STAGES[0].passes(), silently=True)
     for name, function in functions_of(unit.module).items():
@@ -124,6 +124,7 @@ def _jobs(machine: Gpu, most: int) -> Iterator[tuple[Timed, KernelSource]]:
 def _row(
     name: str, term: Term, form: str, schedule: Any, programs: Any, machine: Gpu
 ) -> Timed:
+    """Return the facts of a kernel in a schedule, without its code."""
     kinds = [Tensor.of(x) for x in (*term.arguments, *term.results)]
     moved = sum(static_size(k.elements) * bits(k.dtype) // 8 for k in kinds)
     operations, dtype, expected = 0, "f32", None
@@ -157,7 +158,9 @@ def _row(
 def _compile(
     folder: Path, number: int, source: KernelSource, machine: Gpu
 ) -> tuple[str, int] | None:
-    """Write the machine code of a kernel; return its file and bytes that are shared."""
+    """Compile a kernel to a cubin file; return its name and shared memory, None if
+    refused.
+    """
     from triton import knobs
 
     try:

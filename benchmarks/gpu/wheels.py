@@ -21,14 +21,14 @@ _LARGE = "numpy"  # 15 MB, and wherever there is PyTorch it is there
 
 
 def settings() -> dict[str, Any]:
-    """Return what pyproject.toml says of the project."""
+    """Return the `project` table of pyproject.toml."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project: dict[str, Any] = tomllib.loads(text)["project"]
     return project
 
 
 def download(folder: Path, python: str, *, with_numpy: bool) -> None:
-    """Fetch what the edge install needs, and make the wheel of aotc itself.
+    """Download the wheels of the edge install, and build aotc's own.
 
     Args:
         folder: for the wheels.
@@ -50,7 +50,7 @@ def download(folder: Path, python: str, *, with_numpy: bool) -> None:
 
 
 def _own_wheel(folder: Path) -> None:
-    """Make aotc's wheel from copies, as a build writes beside its sources."""
+    """Build aotc's wheel from a copy of the sources; return its path."""
     with tempfile.TemporaryDirectory() as scratch:
         for path in _sources():
             target = Path(scratch, path.name)
@@ -63,7 +63,7 @@ def _own_wheel(folder: Path) -> None:
 
 
 def _sources() -> Iterator[Path]:
-    """The files and folders that the distribution is made of."""
+    """Yield the paths that the distribution is built from."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     mapped = tomllib.loads(text)["tool"]["setuptools"]["package-dir"].values()
     for name in ("pyproject.toml", "README.md", "LICENSE", "aotc", *mapped):
@@ -71,6 +71,7 @@ def _sources() -> Iterator[Path]:
 
 
 def _pip(*arguments: str) -> None:
+    """Run pip; exit if it fails."""
     command = [sys.executable, "-m", "pip", *arguments, "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -28,7 +28,7 @@ CASES = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Build, measure, print and write."""
+    """Build programs without each part, time them, and print and write the results."""
     options = parse(arguments)
     changes: list[Change] = []
     ran: dict[str, dict[str, bool]] = {}
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the command line."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     known = [*MODELS, *(f"{name}-training" for name in TRAINED)]
     parser = argparse.ArgumentParser(
@@ -70,7 +70,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def prepare(name: str, options: argparse.Namespace) -> Subject:
-    """A case of the command line, with what its builds begin with."""
+    """Return the subject of a case that the command line names."""
     folder = options.work / "ablation" / name
     target = Target.parse(options.level)
     if name.endswith("-training"):
@@ -84,7 +84,9 @@ def prepare(name: str, options: argparse.Namespace) -> Subject:
 def ablate(
     subject: Subject, options: argparse.Namespace
 ) -> tuple[list[Change], dict[str, bool]]:
-    """Measure the loss without each part, and which passes changed the IR."""
+    """Measure the effect of leaving out each part; also return which passes changed
+    IR.
+    """
     print(f"{subject.name}: whole", file=sys.stderr)
     whole = subject.lower("")
     changes = [
@@ -104,7 +106,7 @@ def ablate(
 def measure(
     subject: Subject, full: Built, change: Change, options: argparse.Namespace
 ) -> None:
-    """Build the case without a part, and compare it with the whole."""
+    """Build a subject without a part and compare it with the full build."""
     print(f"{subject.name}: without {change.part}", file=sys.stderr)
     less = subject.build(change.part)
     change.note_builds(full, less)
@@ -120,7 +122,7 @@ def compare(
     change: Change,
     options: argparse.Namespace,
 ) -> None:
-    """Time both in turns, if the second computes what the first does."""
+    """Time both bundles in turns, if their results agree; record it in `change`."""
     with serving(subject, full, options) as a, serving(subject, less, options) as b:
         change.error = b.compare(subject.expected)
         if change.error > TOLERANCE:
@@ -136,7 +138,7 @@ def compare(
 def serving(
     subject: Subject, bundle: Path, options: argparse.Namespace
 ) -> Iterator[Worker]:
-    """A worker that runs a bundle."""
+    """Start a worker process that runs a bundle, for this context."""
     python = Path(sys.executable)
     system = Aotc(
         "ablation",
@@ -157,7 +159,7 @@ def serving(
 
 
 def facts(options: argparse.Namespace) -> dict[str, object]:
-    """Return facts of the run."""
+    """Return facts of the machine and the run."""
     names = ("level", "threads", "rounds", "seconds", "clock")
     chosen = {name: getattr(options, name) for name in names}
     return {"schema": "aotc.ablation/1", "tolerance": TOLERANCE, **chosen}

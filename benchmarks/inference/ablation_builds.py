@@ -26,7 +26,7 @@ NOMINAL_GHZ = 3.0  # the clock that expected times are for
 
 @dataclass(frozen=True)
 class Lowered:
-    """The program as IREE would get it.
+    """The digest of a program's IR before IREE, and which passes changed it.
 
     Attributes:
         digest: of its IR.
@@ -39,7 +39,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Built:
-    """A bundle.
+    """A bundle with its counts of dispatches and kernels, or the failure.
 
     Attributes:
         bundle: its folder.
@@ -60,7 +60,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Subject:
-    """A program with one entry that is built in several ways.
+    """A program with one entry that is built without various parts.
 
     Attributes:
         name: in tables.
@@ -77,7 +77,7 @@ class Subject:
     expected: Path
 
     def lower(self, without: str) -> Lowered:
-        """The IR that IREE gets when a part is left out, which is quickly had."""
+        """Run the passes except one part; return the digest of the IR."""
         report = build(
             self.source,
             targets=[self.target],
@@ -90,7 +90,7 @@ class Subject:
         return Lowered(_digest(report.ir), changed)
 
     def build(self, without: str) -> Built:
-        """The bundle without a part."""
+        """Build the bundle without one part."""
         folder = self.folder / (without or "whole")
         try:
             report = build(
@@ -123,7 +123,7 @@ class Subject:
         )
 
     def write_example(self, built: Built) -> None:
-        """Write inputs and what a bundle computes of them, where nothing gave them."""
+        """Write inputs and expected results from a bundle, if there are none."""
         if self.expected.exists():
             return
         model = aotc.load(built.bundle, allow_unsigned=True, threads=1)
@@ -135,12 +135,12 @@ class Subject:
         np.savez(self.expected, np.asarray(entry(**inputs)))
 
     def remove(self, built: Built) -> None:
-        """Delete a bundle, which may be as large as all weights."""
+        """Delete a bundle's files."""
         shutil.rmtree(built.bundle.parent, ignore_errors=True)
 
 
 def exported(name: str, case: Path, target: Target, folder: Path) -> Subject:
-    """A model that `inference.export` has written."""
+    """Return the subject of a model that `inference.export` has written."""
     source = case / "model.py"
     source = source if source.exists() else case / "program.pt2"
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def exported(name: str, case: Path, target: Target, folder: Path) -> Subject:
 
 
 def training_step(name: str, target: Target, folder: Path) -> Subject:
-    """The training step of an example."""
+    """Return the subject of an example's training step."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     source = EXAMPLES / name.removesuffix("-training") / "model.py"
@@ -160,13 +160,13 @@ def training_step(name: str, target: Target, folder: Path) -> Subject:
 
 
 def _graph(source: Path, entries: tuple[str, ...], folder: Path) -> Path:
-    """Import a program once, for all of its builds."""
+    """Import a program to graph IR in a folder; return its path."""
     build(source, entries=entries, dump=folder / "ir", stop_after="graph")
     return folder / "ir" / "graph.mlir"
 
 
 def _digest(text: str) -> str:
-    """Digest IR without its lines of source and what it says of its passes."""
+    """Return the digest of IR without source lines and pass records."""
     with context():
         module = parse_module(text)
         for name in (PASSES, WITHOUT):

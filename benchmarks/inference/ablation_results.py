@@ -16,7 +16,7 @@ MARKS = "<!-- ablation -->", "<!-- end of ablation -->"
 
 @dataclass
 class Change:
-    """One program without one part.
+    """The effect of leaving one part out of a program's build.
 
     Attributes:
         part: the pass or the family of kernels that is left out.
@@ -43,7 +43,7 @@ class Change:
     failure: str | None = None
 
     def note_builds(self, full: Built, less: Built) -> None:
-        """Take over what two builds tell."""
+        """Record the counts of the full build and the one without the part."""
         self.failure = less.failure
         if less.failure is None:
             self.dispatches = full.dispatches, less.dispatches
@@ -52,14 +52,14 @@ class Change:
             self.kernel_ms = full.kernel_ms, less.kernel_ms
 
     def note_times(self, full: Times, less: Times) -> None:
-        """Take over the times of both."""
+        """Record the times of the full build and the one without the part."""
         self.median_ms = full.median * 1e3, less.median * 1e3
         self.ratio = less.ratio(full)
         self.ratio_of_minima = less.minimum / full.minimum
 
 
 def change_table(changes: list[Change]) -> str:
-    """A line for each part and each program that it changes."""
+    """Return a Markdown line for each part and program that it changes."""
     heads = ("dispatches", "calls of kernels", "GFLOP in kernels", "expected of them")
     lines = [line("left out", "case", *heads, "time"), rule(2, len(heads) + 1)]
     for part in dict.fromkeys(each.part for each in changes):
@@ -72,7 +72,7 @@ def change_table(changes: list[Change]) -> str:
 
 
 def idle_passes(ran: dict[str, dict[str, bool]]) -> str:
-    """The places of the pipeline at which a pass changed nothing, in any program."""
+    """Return a sentence on the passes that changed nothing in any program."""
     places = list(dict.fromkeys(place for each in ran.values() for place in each))
     idle = [place for place in places if not any(e.get(place) for e in ran.values())]
     if not idle:
@@ -89,18 +89,19 @@ def write_rows(
     facts: dict[str, object],
     file: Path,
 ) -> None:
-    """All changes, and facts about the run."""
+    """Write all changes and the run's facts as JSON."""
     rows = [asdict(each) for each in changes]
     found = {**facts, "rows": rows, "changed_by_pass": ran}
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def write_page(changes: list[Change], ran: dict[str, dict[str, bool]]) -> None:
-    """Put the table between its marks in docs/performance.md."""
+    """Write the table between its marks in docs/performance.md."""
     replace_between(*MARKS, f"{change_table(changes)}\n\n{idle_passes(ran)}")
 
 
 def _cells(change: Change) -> list[str]:
+    """Return the cells of a change."""
     if change.failure is not None:
         return [f"not built ({change.failure.partition(':')[0]})", "", "", "", ""]
     return [
@@ -113,7 +114,7 @@ def _cells(change: Change) -> list[str]:
 
 
 def _pair(values: tuple[float, float] | None, form: str) -> str:
-    """`55 → 60`, or one number where both are the same."""
+    """Return `55 → 60` as text, or one number if both are equal."""
     if values is None:
         return ""
     before, after = (format(value, form) for value in values)
@@ -121,6 +122,7 @@ def _pair(values: tuple[float, float] | None, form: str) -> str:
 
 
 def _time(change: Change) -> str:
+    """Return the ratio of times as text, or the error of wrong results."""
     if change.ratio is None or change.ratio_of_minima is None:
         wrong = change.error is not None and not math.isclose(change.error, 0)
         return f"– (error {change.error:.1e})" if wrong else ""

@@ -28,7 +28,7 @@ NOT_BUILT = "not built"
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a measurement.
+    """The rounds, seconds, threads and clock of a measurement.
 
     Attributes:
         threads: numbers of threads, each measured by itself.
@@ -47,7 +47,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """A model with one batch, and the folder it is worked on in."""
+    """A model with one batch size, and its working folder."""
 
     model: str
     batch: int
@@ -55,11 +55,12 @@ class Case:
 
     @property
     def exported(self) -> Path:
-        """The folder of the forms for all systems."""
+        """The folder of the exported forms."""
         return self.work / "cases" / f"{self.model}-b{self.batch}"
 
     def export(self, torch: Path, systems: list[System]) -> bool:
-        """Write the forms that the systems read, by an interpreter with PyTorch.
+        """Export the model for the systems, in a Python with PyTorch; false if that
+        fails.
 
         False if PyTorch cannot export the model; it has said why on standard error.
         """
@@ -77,7 +78,7 @@ class Case:
     def failures(
         self, systems: list[System], settings: Settings, reason: str
     ) -> list[Row]:
-        """Rows that say why no system has times."""
+        """Return rows with a reason why no system was timed."""
         return [
             self._row(system, threads, reason)
             for threads in settings.threads
@@ -85,12 +86,13 @@ class Case:
         ]
 
     def _row(self, system: System, threads: int, failure: str | None = None) -> Row:
+        """Return an empty row for a system and number of threads."""
         row = Row(self.model, self.batch, threads, system.name, system.is_peer)
         row.failure, row.precision = failure, system.precision
         return row
 
     def measure(self, systems: list[System], settings: Settings) -> list[Row]:
-        """A row for each system and number of threads; all are prepared before.
+        """Prepare all systems, then time them; return a row for each and thread count.
 
         A model of symbolic sizes is timed beside aotc's builds for the sizes of the
         batch.
@@ -106,7 +108,7 @@ class Case:
         return rows
 
     def _prepare(self, system: System) -> Artifact | str:
-        """The system's form, or why there is none."""
+        """Return the system's form of the model, or a reason why there is none."""
         print(f"{self.model}, batch {self.batch}: {system.name}", file=sys.stderr)
         folder = self.work / "builds" / system.label / self.exported.name
         try:
@@ -123,6 +125,7 @@ class Case:
         settings: Settings,
         stack: ExitStack,
     ) -> list[Row]:
+        """Time all systems in turns with a number of threads; return their rows."""
         rows, workers = [], {}
         for system, artifact in prepared.items():
             row = self._row(system, threads)
@@ -142,7 +145,7 @@ class Case:
     def _start(
         self, system: System, artifact: Artifact | str, row: Row, settings: Settings
     ) -> Worker | None:
-        """A worker whose results are right; else what is wrong stands in the row."""
+        """Start a worker and check its results; on failure record it in the row."""
         if isinstance(artifact, str):
             row.failure = artifact
             return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 def seconds_of_calls(
     call: Callable[[], object], count: int, now: Callable[[], float]
 ) -> list[float]:
-    """Seconds of each of so many calls, by the clock `now`.
+    """Return the seconds of each of `count` calls, by the clock `now`.
 
     No time is 0: calls in which the clock stands still share its next tick with the
     call that ends after it. The clocks of processor time of some machines tick only

@@ -24,7 +24,7 @@ MODELS = (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, print and write."""
+    """Measure all systems and models, and print and write the results."""
     options = parse(arguments)
     settings = Settings(
         options.threads,
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the command line."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     parser = argparse.ArgumentParser(
         description="Time whole models in aotc and its peers, each in its own process.",
@@ -115,7 +115,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
-    """The interpreter of each environment that is needed.
+    """Return the Python interpreter of each environment that is needed.
 
     PyTorch's exports the models; that of aotc tells what has to be installed to run
     bundles, and matplotlib's draws.
@@ -135,7 +135,7 @@ def peer_interpreters(options: argparse.Namespace) -> dict[str, Path]:
 def chosen_systems(
     options: argparse.Namespace, pythons: dict[str, Path]
 ) -> list[System]:
-    """aotc at each level, of each interpreter and with all numerics, and the peers."""
+    """Return aotc at each level and numerics, and the chosen peers."""
     found: list[System] = []
     chosen = product(options.levels, options.aotc, options.numerics)
     for level, pair, numerics in chosen:
@@ -175,7 +175,7 @@ def facts(options: argparse.Namespace) -> dict[str, object]:
 
 
 def processor() -> str:
-    """The name of this machine's processor."""
+    """Return the name of this machine's CPU."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor()

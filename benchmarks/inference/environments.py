@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def python_of(name: str, folder: Path) -> Path:
-    """The interpreter of an environment below `folder`, installed if need be.
+    """Return the Python of an environment below `folder`, installing it if needed.
 
     Raises:
         subprocess.CalledProcessError: pip cannot install it.

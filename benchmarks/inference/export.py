@@ -27,7 +27,7 @@ DECODERS = Path(__file__).parents[1] / "decoders"
 
 
 def main() -> None:
-    """Export what the command line names."""
+    """Export the model that the command line names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
     parser.add_argument("batch", type=int)
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def source_digest() -> str:
-    """A digest of the networks' sources, this file and PyTorch's version."""
+    """Return a digest of the sources that exports depend on, and PyTorch's version."""
     digest = hashlib.sha256(torch.__version__.encode())
     for file in (
         Path(__file__),
@@ -63,7 +63,7 @@ def source_digest() -> str:
 
 
 def export(name: str, batch: int, folder: Path) -> None:
-    """Write PyTorch's forms, the inputs and the outputs."""
+    """Write PyTorch's forms of a model, its inputs and its expected outputs."""
     model = models_zoo.MODELS[name]
     module, inputs = models_zoo.module(name), models_zoo.inputs(name, batch)
     with torch.no_grad():
@@ -82,7 +82,7 @@ def export(name: str, batch: int, folder: Path) -> None:
 
 
 def example(name: str, batch: int) -> dict[str, object]:
-    """Return what both exporters take: arguments, and which of their sizes are symbols.
+    """Return a model's example arguments, and which of their sizes are symbols.
 
     PyTorch takes a size of 1 for a constant, so models of symbolic sizes are exported
     with another one.
@@ -94,12 +94,12 @@ def example(name: str, batch: int) -> dict[str, object]:
 
 
 def save_program(module: torch.nn.Module, file: Path, **example: object) -> None:
-    """Write PyTorch's graph of a module."""
+    """Write PyTorch's exported program of a module."""
     torch.export.save(torch.export.export(module, (), **example), file)
 
 
 def export_onnx(name: str, batch: int, file: Path) -> None:
-    """Write the ONNX form, weights in a file beside it."""
+    """Write the ONNX form, with the weights in a separate file."""
     arguments = example(name, batch)
     with torch.no_grad():
         torch.onnx.export(

@@ -16,14 +16,14 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 
 def main() -> None:
-    """Print the bytes."""
+    """Print the installed bytes of a distribution with all it requires."""
     name = sys.argv[1]
     sizes = None if is_editable(distribution(name)) else map(size, required(name))
     print(json.dumps(sizes and sum(sizes)))
 
 
 def required(name: str) -> list[Distribution]:
-    """The distribution and those that it requires here, directly or not, each once."""
+    """Return a distribution and its transitive requirements, each once."""
     found: dict[str, Distribution] = {}
     names = [name]
     while names:
@@ -39,7 +39,7 @@ def required(name: str) -> list[Distribution]:
 
 
 def requirements(of: Distribution) -> list[str]:
-    """The names of what it requires without extras."""
+    """Return the names of a distribution's requirements without extras."""
     lines = [line.partition(";")[::2] for line in of.requires or ()]
     return [
         re.match(r"[\w.-]+", line.strip())[0]
@@ -49,18 +49,18 @@ def requirements(of: Distribution) -> list[str]:
 
 
 def normalized(name: str) -> str:
-    """The one spelling of a name (PEP 503)."""
+    """Return the normalized spelling of a distribution name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def size(of: Distribution) -> int:
-    """Bytes of its files."""
+    """Return the bytes of a distribution's files."""
     files = [of.locate_file(file) for file in of.files or () if file.suffix != ".pyc"]
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def is_editable(of: Distribution) -> bool:
-    """Return whether its files lie in a checkout (PEP 610)."""
+    """Return whether a distribution is an editable install (PEP 610)."""
     origin = json.loads(of.read_text("direct_url.json") or "{}")
     return origin.get("dir_info", {}).get("editable", False)
 

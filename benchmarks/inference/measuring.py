@@ -14,7 +14,7 @@ MOST_CALLS = 200
 
 @dataclass
 class Times:
-    """Seconds of one system's calls, a list for each round."""
+    """The seconds of one system's calls, by round."""
 
     rounds: list[list[float]] = field(default_factory=list)
 
@@ -34,12 +34,12 @@ class Times:
         return min(self.calls)
 
     def percentile(self, share: int) -> float:
-        """The time within which `share` % of all calls end, of all rounds."""
+        """Return the time within which `share` % of all calls end."""
         ordered = sorted(self.calls)
         return ordered[min(len(ordered) * share // 100, len(ordered) - 1)]
 
     def ratio(self, other: Times) -> float:
-        """The median over the rounds of this system's median by the other's."""
+        """Return the median over rounds of the ratio of both systems' medians."""
         pairs = zip(self.rounds, other.rounds, strict=True)
         return statistics.median(
             statistics.median(mine) / statistics.median(theirs)
@@ -50,7 +50,7 @@ class Times:
 def alternate(
     workers: dict[str, Worker], rounds: int, seconds: float, clock: str
 ) -> dict[str, Times]:
-    """Times of each system.
+    """Time all systems in turns, round by round; return the times of each.
 
     In each round every system computes for about `seconds`, and each round begins with
     another one. `clock` is `wall`, or `processor` for the time that a process computes.

@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    """Draw one file."""
+    """Draw the figure of one file of results."""
     source, target = map(Path, sys.argv[1:])
     rows = [row for row in json.loads(source.read_text())["rows"] if row["ratio"]]
     panels = sorted({(row["batch"], row["threads"]) for row in rows})
@@ -67,7 +67,7 @@ def main() -> None:
 def draw(
     axis: Axes, rows: list[Row], models: list[str], systems: dict[str, bool]
 ) -> None:
-    """One panel; of the systems it is said which are peers."""
+    """Draw one panel of bars; peers are marked."""
     low, high = SHOWN
     axis.axvline(1, color="0.7", linewidth=0.8)
     for number, (system, is_peer) in enumerate(systems.items()):

@@ -20,7 +20,7 @@ BEGIN, END = "<!-- tables -->", "<!-- end of tables -->"
 
 @dataclass
 class Row:
-    """One system on one model with one number of threads.
+    """The measurements of one system on one model with a number of threads.
 
     Attributes:
         error: of its outputs, or why there are no times.
@@ -63,7 +63,7 @@ class Row:
 
 
 def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
-    """Set medians, minima and the ratios of rows of one model that have times."""
+    """Fill in medians, minima and ratios to peers in the rows of one model."""
     timed = [row for row in rows if row.system in times]
     for row in timed:
         row.median_ms = times[row.system].median * 1e3
@@ -84,18 +84,18 @@ def compare_with_peers(rows: Iterable[Row], times: dict[str, Times]) -> None:
 
 
 def _is_peer_of(row: Row, other: Row) -> bool:
-    """Return whether a row is of a peer that computes in the precision of another."""
+    """Return whether `other` is a peer in the same precision as `row`."""
     return other.peer and other.precision == row.precision
 
 
 def write_json(rows: list[Row], facts: dict[str, object], file: Path) -> None:
-    """All rows, and facts about machine and run; what was not measured is null."""
+    """Write all rows and facts as JSON; what was not measured is null."""
     found = {**facts, "rows": [_without_nan(asdict(row)) for row in rows]}
     file.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def write_page(rows: list[Row], plot: Path | None) -> None:
-    """Put the tables between the marks in docs/performance.md, and the plot beside."""
+    """Write the tables between their marks in docs/performance.md, and the plot."""
     text = all_tables(rows)
     if plot is not None:
         shutil.copy(plot, PLOT)
@@ -104,14 +104,14 @@ def write_page(rows: list[Row], plot: Path | None) -> None:
 
 
 def replace_between(begin: str, end: str, text: str) -> None:
-    """Put a text between two marks in docs/performance.md."""
+    """Write a text between two marks in docs/performance.md."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)
     PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def time_table(rows: list[Row]) -> str:
-    """Milliseconds of each system: a line a model, a column a system."""
+    """Return the table of milliseconds: a line per model, a column per system."""
     systems = list(dict.fromkeys(row.system for row in rows))
     lines = [line("model", "batch", "threads", *systems), rule(3, len(systems))]
     for key, found in _by_model(rows).items():
@@ -121,7 +121,7 @@ def time_table(rows: list[Row]) -> str:
 
 
 def tail_table(rows: list[Row]) -> str:
-    """Percentiles of each system's calls by its own median, and that by its minimum."""
+    """Return the table of percentiles over medians, and medians over minima."""
     systems = list(dict.fromkeys(row.system for row in rows))
     lines = [line("model", "batch", "threads", *systems), rule(3, len(systems))]
     for key, found in _by_model(rows).items():
@@ -131,7 +131,7 @@ def tail_table(rows: list[Row]) -> str:
 
 
 def mean_table(rows: list[Row]) -> str:
-    """Geometric means of aotc's times by those of the fastest peers."""
+    """Return the table of geometric mean ratios to the fastest peers."""
     groups: dict[tuple[int, int, str], list[Row]] = {}
     for row in rows:
         if not row.peer and not math.isnan(row.ratio):
@@ -149,7 +149,7 @@ def mean_table(rows: list[Row]) -> str:
 
 
 def all_tables(rows: list[Row]) -> str:
-    """All that there is to say of some rows."""
+    """Return all tables of these rows."""
     tables = (
         time_table(rows),
         mean_table(rows),
@@ -161,7 +161,7 @@ def all_tables(rows: list[Row]) -> str:
 
 
 def static_table(rows: list[Row]) -> str:
-    """Builds for any size by those for the sizes at hand; empty if there are none."""
+    """Return the table of any-size builds over static builds; empty without."""
     found = [row for row in rows if row.ratio_to_static is not None]
     if not found:
         return ""
@@ -173,7 +173,7 @@ def static_table(rows: list[Row]) -> str:
 
 
 def fact_table(rows: list[Row]) -> str:
-    """Start, memory, sizes and build of each system, a line each."""
+    """Return the table of start time, memory, sizes and build time by system."""
     heads = (
         *("cold start, s", "peak, MB", "artifact, MB", "install, MB"),
         *("build, s", "passes, s", "dispatches"),
@@ -187,11 +187,12 @@ def fact_table(rows: list[Row]) -> str:
 
 
 def _without_nan(fields: dict[str, object]) -> dict[str, object]:
-    """NaN is no JSON."""
+    """Return fields with NaN replaced by None."""
     return {name: None if value != value else value for name, value in fields.items()}
 
 
 def _by_model(rows: list[Row]) -> dict[tuple[str, int, int], list[Row]]:
+    """Group rows by model, batch and threads."""
     found: dict[tuple[str, int, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row.model, row.batch, row.threads), []).append(row)
@@ -199,8 +200,8 @@ def _by_model(rows: list[Row]) -> dict[tuple[str, int, int], list[Row]]:
 
 
 def _time(row: Row) -> str:
-    """Median and minimum; for aotc also how much slower than the fastest peer of its
-    precision.
+    """Return median and minimum as text; for aotc also the ratio to the fastest
+    peer.
     """
     if row.failure is not None:
         return f"– ({row.failure})"
@@ -211,7 +212,7 @@ def _time(row: Row) -> str:
 
 
 def _tail(row: Row) -> str:
-    """p50 by the minimum, p90 and p99 by p50."""
+    """Return p50 over the minimum, and p90 and p99 over p50, as text."""
     if row.failure is not None or math.isnan(row.median_ms):
         return ""
     ratios = (
@@ -223,6 +224,7 @@ def _tail(row: Row) -> str:
 
 
 def _facts(row: Row) -> list[str]:
+    """Return the cells of a row's start time, memory, sizes and build time."""
     return [
         f"{row.cold_start_seconds:.2f}",
         f"{row.peak_bytes / 1e6:.0f}",
@@ -235,10 +237,10 @@ def _facts(row: Row) -> list[str]:
 
 
 def line(*cells: object) -> str:
-    """A row of a table."""
+    """Return a Markdown row of these cells."""
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
 def rule(left: int, right: int) -> str:
-    """The row below the heads: so many columns to the left, and to the right."""
+    """Return the Markdown rule with columns aligned left and right."""
     return "|" + "---|" * left + "--:|" * right

@@ -27,7 +27,7 @@ Call = Callable[[], list[np.ndarray]]
 
 
 def serve(commands: dict[str, Callable[..., object]]) -> None:
-    """Load, and answer commands until the input ends."""
+    """Load a model and answer commands until the input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no reply
     runner, artifact, inputs, threads = sys.argv[1:]
@@ -44,40 +44,42 @@ def serve(commands: dict[str, Callable[..., object]]) -> None:
 
 
 def compare(call: Call, file: str) -> float:
-    """The largest difference of all outputs, each by its largest value."""
+    """Call once; return the largest relative error of the outputs against a file."""
     with np.load(file) as expected:
         pairs = list(zip(call(), expected.values(), strict=True))
     return max(relative_error(*pair) for pair in pairs)
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference by the largest value; infinite for unlike shapes."""
+    """Return the largest difference over the largest value; infinite for other
+    shapes.
+    """
     if found.shape != expected.shape or not np.isfinite(found).all():
         return float("inf")
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
 def run(call: Call, count: str, clock: str) -> list[float]:
-    """Seconds of each of so many calls."""
+    """Return the seconds of each of `count` calls."""
     call()
     return seconds_of_calls(call, int(count), CLOCKS[clock])
 
 
 def memory(call: Call) -> tuple[int, int]:
-    """Peaks of resident bytes: of the whole process, and after its first result."""
+    """Return peak resident bytes: of the whole process, and after its first result."""
     warm = peak()
     return max(warm, *FIRST), warm
 
 
 def peak() -> int:
-    """The peak of resident bytes of this process, since it was last forgotten."""
+    """Return this process's peak resident bytes since the last reset."""
     lines = Path("/proc/self/status").read_text().splitlines()
     found = next(line for line in lines if line.startswith("VmHWM"))
     return int(found.split()[1]) * 1024
 
 
 def forget_peak() -> int:
-    """Let the peak count from now on; returns the one before."""
+    """Reset the peak of resident bytes; return the peak before."""
     before = peak()
     Path("/proc/self/clear_refs").write_text("5")
     return before

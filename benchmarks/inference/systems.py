@@ -28,12 +28,12 @@ AVX2 = {
 
 
 class Unsupported(Exception):
-    """The system has no form of such a model; the message says why in a few words."""
+    """Raised if a system has no form of a model; the message says why."""
 
 
 @dataclass
 class Artifact:
-    """A model in one system's form.
+    """A model in the form that one system loads.
 
     Attributes:
         path: what the runner loads.
@@ -48,7 +48,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class System:
-    """A library that runs models.
+    """A library that runs models, with its interpreter and runner.
 
     Attributes:
         name: in tables.
@@ -71,11 +71,11 @@ class System:
 
     @property
     def label(self) -> str:
-        """The name, for files."""
+        """The system's name as a file name."""
         return self.name.replace(" ", "-")
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
-        """Make the system's form of an exported model in `folder`, if it is not there.
+        """Create the system's form of an exported model in `folder`; return it.
 
         Raises:
             Unsupported: it has none.
@@ -84,24 +84,28 @@ class System:
         raise NotImplementedError
 
     def install_bytes(self) -> int | None:
-        """Bytes of what runs its models, all that it requires included."""
+        """Return the installed bytes of the system with its requirements; None if
+        unknown.
+        """
         return installed_bytes(self.python, self.distribution)
 
 
 @dataclass(frozen=True)
 class OnnxRuntime(System):
-    """Loads the .onnx file as it is."""
+    """ONNX Runtime, which loads the .onnx file as it is."""
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Return the exported .onnx file."""
         files = [case / "model.onnx", case / "model.onnx.data"]
         return Artifact(files[0], sum(f.stat().st_size for f in files if f.exists()))
 
 
 @dataclass(frozen=True)
 class OpenVino(System):
-    """Loads its own form, converted from the .onnx file."""
+    """OpenVINO, which loads its own form, converted from the .onnx file."""
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Convert the .onnx file unless that is done; return the result."""
         model = folder / "model.xml"
         source = case / "model.onnx"
         if not model.exists() or model.stat().st_mtime < source.stat().st_mtime:
@@ -113,18 +117,20 @@ class OpenVino(System):
 
 @dataclass(frozen=True)
 class PyTorch(System):
-    """Loads the pickled module."""
+    """PyTorch, which loads the pickled module."""
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Return the exported module's file."""
         file = case / "module.pt"
         return Artifact(file, file.stat().st_size)
 
 
 @dataclass(frozen=True)
 class Jax(System):
-    """Loads the weights of a network of `models_zoo_jax`."""
+    """JAX, which loads the weights of a network of `models_zoo_jax`."""
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Return the exported weights' file."""
         if has_symbols(case):
             raise Unsupported("one program for each size")
         file = case / "weights.npz"
@@ -133,7 +139,7 @@ class Jax(System):
 
 @dataclass(frozen=True)
 class Aotc(System):
-    """Builds and loads a bundle for one level of the processor.
+    """aotc, which loads a bundle that is built for one CPU level.
 
     Attributes:
         level: the target.
@@ -153,6 +159,7 @@ class Aotc(System):
     is_peer: ClassVar[bool] = False
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Build the bundle unless it may be reused; return it."""
         bundle, file = folder / "model-1.0.0.aotc", folder / "facts.json"
         if not (self.reuse and file.exists()):
             shutil.rmtree(folder, ignore_errors=True)
@@ -161,14 +168,15 @@ class Aotc(System):
         return Artifact(bundle, size(bundle), json.loads(file.read_text()))
 
     def install_bytes(self) -> int | None:
+        """Return the installed bytes of aotc's edge install."""
         return installed_bytes(self.edge, self.distribution)
 
     def of_static_sizes(self) -> Aotc:
-        """Return a system for a model whose sizes are all known when it is built."""
+        """Return a copy of this system that builds for static sizes."""
         return replace(self, name=f"{self.name} static", program="static.pt2")
 
     def _build(self, case: Path, folder: Path) -> dict[str, float]:
-        """Build the bundle; seconds and dispatches of the build."""
+        """Build the bundle; return its seconds and dispatches."""
         report, source = folder / "report.json", case / "model.py"
         source = source if source.exists() else case / self.program
         command = [self.python, "-m", "aotc.cli.main", "build", source]
@@ -198,7 +206,7 @@ class Aotc(System):
 
 
 class Peer(NamedTuple):
-    """The recipe of a peer.
+    """The recipe of a peer system: its class, runner and environment.
 
     Attributes:
         kind: its class.
@@ -233,12 +241,12 @@ def installed_bytes(python: Path, distribution: str) -> int | None:
 
 
 def size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
+    """Return the bytes of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def environment(threads: int | None = None, avx2: bool = False) -> dict[str, str]:
-    """Variables of a process that runs a module of this folder."""
+    """Return environment variables for a child process of this folder."""
     variables = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
     if threads is not None:
         variables |= {name: str(threads) for name in THREADS}
@@ -246,7 +254,7 @@ def environment(threads: int | None = None, avx2: bool = False) -> dict[str, str
 
 
 def run_module(python: Path, module: str, *arguments: str) -> None:
-    """Run a module of this folder to its end.
+    """Run a module of this folder in a child process; raise if it fails.
 
     Raises:
         subprocess.CalledProcessError: it failed; what it said stands in the error.

@@ -12,7 +12,7 @@ from .systems import Artifact, System, environment
 
 
 class Worker:
-    """A running process of a system's `serve`, which has computed one result.
+    """A running child process that serves one system's model.
 
     Attributes:
         cold_start: seconds from its start to the first result.
@@ -45,28 +45,34 @@ class Worker:
         self.cold_start = time.perf_counter() - start
 
     def compare(self, expected: Path) -> float:
-        """The largest error of its outputs, relative to their largest value."""
+        """Return the largest relative error of the worker's outputs."""
         return self._ask("compare", expected)
 
     def run(self, count: int, clock: str) -> list[float]:
-        """Seconds of each of so many calls, by the clock `wall` or `processor`."""
+        """Return the seconds of each of `count` calls, by the clock `wall` or
+        `processor`.
+        """
         return self._ask("run", count, clock)
 
     def memory(self) -> tuple[int, int]:
-        """Peaks of resident bytes: of the whole process, and after its first result."""
+        """Return peak resident bytes: of the whole process, and after its first
+        result.
+        """
         whole, warm = self._ask("memory")
         return whole, warm
 
     def stop(self) -> None:
-        """End the process."""
+        """End the child process."""
         self._process.stdin.close()
         self._process.wait()
 
     def _ask(self, *words: object) -> Any:
+        """Send a command to the child; return its answer."""
         print(*words, sep="\t", file=self._process.stdin, flush=True)
         return self._reply()
 
     def _reply(self) -> Any:
+        """Read the child's answer; raise if it has ended."""
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()

@@ -18,7 +18,7 @@ from .table import FAULTS
 
 
 def main() -> int:
-    """Look at what is asked for; returns the exit status."""
+    """Check the faults that the command line asks for; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.iree_faults",
         description=__doc__,
@@ -40,6 +40,7 @@ def main() -> int:
 
 
 def _report(faults: list) -> int:
+    """Check faults and print the findings; return 1 if one is unexpected."""
     counts = dict.fromkeys(Verdict, 0)
     unexpected = 0
     for finding in look_at_all(faults):

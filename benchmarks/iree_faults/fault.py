@@ -9,7 +9,7 @@ from .witnesses import Elsewhere, Witness
 
 
 class Symptom(Enum):
-    """The symptom by which a fault shows."""
+    """The kind of misbehaviour by which a fault shows."""
 
     WRONG = "wrong result, silently"
     REFUSED = "refuses to compile"
@@ -21,7 +21,7 @@ class Symptom(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of IREE, and what aotc does about it.
+    """A fault (bug) of IREE, its witness, and the code in aotc that avoids it.
 
     Args:
         name: in kebab-case.
@@ -48,5 +48,5 @@ class Fault:
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Return whether this machine can tell whether it is still there."""
+        """Return whether this machine can check the fault."""
         return not isinstance(self.witness, Elsewhere)

@@ -18,7 +18,7 @@ _SECONDS = 300  # that a process may take
 
 
 class Verdict(Enum):
-    """The verdict on a fault."""
+    """The answer to the question if a fault still exists in the installed IREE."""
 
     THERE = "still there"
     GONE = "gone"
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of a fault's witness.
+    """The verdict on a fault, and what was observed.
 
     Args:
         fault: the row.
@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def is_expected(self) -> bool:
-        """Return whether it is what the row says of the release that it names."""
+        """Return whether the verdict is what the table says for this release."""
         was_gone = bool(self.fault.not_reproduced)
         usual = Verdict.GONE if was_gone else Verdict.THERE
         return self.verdict in (usual, Verdict.UNSEEN)
@@ -56,22 +56,23 @@ class Finding:
 
 
 def named(name: str) -> Fault:
-    """The fault of a name."""
+    """Return the fault of this name."""
     return {fault.name: fault for fault in FAULTS}[name]
 
 
 def look_at_all(faults: Sequence[Fault]) -> Iterator[Finding]:
-    """Look at faults one after the other, each in a process of its own."""
+    """Yield the finding of each fault, each checked in its own process."""
     for fault in faults:
         yield look_at(fault) if fault.can_be_looked_at else _unseen(fault)
 
 
 def _unseen(fault: Fault) -> Finding:
+    """Return the finding of a fault that this machine cannot check."""
     return Finding(fault, Verdict.UNSEEN, fault.witness.describe())
 
 
 def look_at(fault: Fault) -> Finding:
-    """Look at a fault in another process, which it may end."""
+    """Check a fault in a child process, which may crash; return the finding."""
     command = [sys.executable, "-m", "benchmarks.iree_faults", "--here", fault.name]
     try:
         ended = subprocess.run(
@@ -92,7 +93,7 @@ def look_at(fault: Fault) -> Finding:
 
 
 def look_here(fault: Fault) -> str:
-    """Look at a fault in this process; what was found, as JSON for `look_at`."""
+    """Check a fault in this process; return the finding as JSON for `look_at`."""
     try:
         saw = fault.witness.look()
         verdict = Verdict.GONE if saw is None else Verdict.THERE

@@ -21,7 +21,9 @@ _Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def mentions(path: str) -> set[str]:
-    """The places in a source file that speak of a release of IREE."""
+    """Return where a source file's docstrings and comments mention a release of
+    IREE.
+    """
     text = (ROOT / path).read_text(encoding="utf-8")
     found = {
         _anchor(paragraph, owner)
@@ -32,7 +34,7 @@ def mentions(path: str) -> set[str]:
 
 
 def exists(place: str) -> bool:
-    """Return whether a file has what a place names."""
+    """Return whether the file and anchor of a place, `path: anchor`, exist."""
     path, _, anchor = place.partition(": ")
     file = ROOT / path
     if not file.is_file():
@@ -49,12 +51,13 @@ def exists(place: str) -> bool:
 
 
 def _anchor(paragraph: str, owner: str) -> str:
+    """Return a paragraph's `Note [title]`, or else the name it belongs to."""
     note = _NOTE.match(paragraph)
     return f"Note [{note[1]}]" if note else owner
 
 
 def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
-    """The paragraphs of docstrings and comments, in one line each, and of what."""
+    """Yield the paragraphs of docstrings and comments, each with its owner's name."""
     tree, lines = ast.parse(text), text.splitlines()
     yield from _docstrings(tree)
     named = list(_named(tree.body))
@@ -73,6 +76,7 @@ def _paragraphs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the paragraphs of docstrings, each with its owner's name."""
     named = [("module", tree), *_named(tree.body)]
     for name, node in named:
         if isinstance(node, _DOCUMENTED) and (said := ast.get_docstring(node)):
@@ -80,12 +84,13 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _joined(lines: Sequence[str]) -> Iterator[str]:
+    """Yield paragraphs, each joined into one line."""
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
         yield " ".join(paragraph.split())
 
 
 def _named(body: Sequence[ast.stmt], outer: str = "") -> Iterator[tuple[str, ast.stmt]]:
-    """The functions, classes and constants of a body, with those within classes."""
+    """Yield name and node of functions, classes and constants, nested ones too."""
     for node in body:
         if isinstance(node, _Named):
             yield outer + node.name, node
@@ -99,7 +104,7 @@ def _named(body: Sequence[ast.stmt], outer: str = "") -> Iterator[tuple[str, ast
 
 
 def _owner(named: Sequence[tuple[str, ast.stmt]], line: int) -> str:
-    """The innermost of what is named that has a line, or begins with it."""
+    """Return the innermost named node that contains a line."""
     found = "module"
     for name, node in named:
         if node.lineno <= line <= (node.end_lineno or node.lineno):

@@ -45,7 +45,7 @@ def compile_unregistered_op() -> None:
 
 
 def compile_at_a_level_after_process_flags() -> str | None:
-    """Compile at O2 and without a level, in a process whose own flags are set."""
+    """Return a message if O2 is ignored after process-wide flags; None if not."""
     from iree.compiler import api
 
     api._initializeGlobalCL("aotc")
@@ -57,6 +57,7 @@ def compile_at_a_level_after_process_flags() -> str | None:
 
 
 def _compiled(source: Source, flags: list[str]) -> bytes:
+    """Return the code of a source, compiled with flags."""
     from iree.compiler import api
 
     session = api.Session()
@@ -72,7 +73,7 @@ def _compiled(source: Source, flags: list[str]) -> bytes:
 
 
 def compile_the_sum_of_all_of_a_product() -> str | None:
-    """Compile `mean(x @ x.T)` of any number of rows without the barrier in between.
+    """Compile `mean(x @ x.T)` without a barrier; return IREE's refusal or None.
 
     Not a module alone: sums are split into blocks between two phases of IREE.
     """
@@ -85,7 +86,9 @@ def compile_the_sum_of_all_of_a_product() -> str | None:
 
 
 def compile_many_sums_before_a_long_one() -> str | None:
-    """Compile a sum over three axes of which two are of unknown size, as it is."""
+    """Compile a sum over three axes, two of unknown size; return IREE's refusal or
+    None.
+    """
     from aotc import numpy as anp
     from aotc.dialects.ops import reduction
 
@@ -95,7 +98,7 @@ def compile_many_sums_before_a_long_one() -> str | None:
 
 
 def compile_sums_around_an_axis() -> str | None:
-    """Compile a sum over the axes around one that stays, of which one is unknown."""
+    """Compile a sum over the axes around a kept one; return IREE's refusal or None."""
     from aotc import numpy as anp
 
     shape = ("n", 64, 64)
@@ -105,7 +108,7 @@ def compile_sums_around_an_axis() -> str | None:
 def _build_refusal(
     function: Callable[[Any], Any], shape: tuple[Any, ...], message: str
 ) -> str | None:
-    """Return IREE's refusal of a function of an array, if builds ask first.
+    """Build a function; return IREE's refusal with this message, None if it compiles.
 
     Raises:
         Differs: that is not the message.
@@ -135,14 +138,16 @@ def _build_refusal(
 
 
 def compile_known_numbers() -> str | None:
-    """Compile a chain of ops on known numbers, and the same on those of a call."""
+    """Compare compile times of a chain on constants and on arguments; describe a
+    slowdown.
+    """
     known, given = (_seconds_to_compile(_chain(is_known=k)) for k in (True, False))
     told = f"{known:.1f} s of a processor, and {given:.1f} s where a call gives them"
     return told if known > 5 * given else None
 
 
 def _chain(*, is_known: bool, length: int = 60) -> str:
-    """A module that computes 12 numbers from others, each op from the one before."""
+    """Return a module that computes 12 numbers by `length` ops in a row."""
     kind = "tensor<12xi32>"
     known = f"arith.constant dense<{list(range(12))}> : {kind}"
     ops = [f"  %v0 = {known if is_known else f'tensor.cast %x : {kind} to {kind}'}"]
@@ -158,6 +163,7 @@ def _chain(*, is_known: bool, length: int = 60) -> str:
 
 
 def _elementwise(name: str, sources: str, op: str) -> list[str]:
+    """Return the MLIR lines of an elementwise op on 12 integers."""
     same = "affine_map<(d0) -> (d0)>"
     maps, kind = f"indexing_maps = [{same}, {same}, {same}]", "tensor<12xi32>"
     return [
@@ -171,7 +177,7 @@ def _elementwise(name: str, sources: str, op: str) -> list[str]:
 
 
 def _seconds_to_compile(text: str) -> float:
-    """The time of a processor that IREE's compiler takes for a module."""
+    """Return the processor time that IREE's compiler takes for a module."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     iree.compiler.compile_str(text, extra_args=Source("").arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -179,7 +185,7 @@ def _seconds_to_compile(text: str) -> float:
 
 
 def compile_without_a_temporary_folder() -> str | None:
-    """Compile where the folder for temporary files is not there."""
+    """Compile with a missing temporary folder; describe a failure, or None."""
     source = Source("sums-of-rows")
     code = f"from benchmarks.iree_faults.witnesses import Source; {source!r}.compile()"
     ended = subprocess.run(
@@ -192,7 +198,7 @@ def compile_without_a_temporary_folder() -> str | None:
 
 
 def scatter_into_an_argument() -> str | None:
-    """Call a scatter that starts from an argument, and look at the argument."""
+    """Call a scatter into an argument; describe a change of the argument, or None."""
     config = iree.runtime.Config("local-sync")
     x = iree.runtime.asdevicearray(config.device, np.zeros((8, 1), np.float32))
     code = Source("scatter-into-an-argument").compile()
@@ -203,20 +209,20 @@ def scatter_into_an_argument() -> str | None:
 
 
 def scatter_out_of_bounds() -> None:
-    """Write to a row far behind a table without rows."""
+    """Scatter to a row far beyond an empty table."""
     scatter = load(Source("scatter-out-of-bounds").compile()).main
     rows = np.array([[100_000_000], [1], [2]], np.int32)
     scatter(np.zeros((0, 1), np.float32), np.ones((3, 1), np.float32), rows)
 
 
 def read_from_an_empty_axis() -> None:
-    """Read elements of an array without columns at computed positions."""
+    """Gather from an array with an empty axis at computed indices."""
     read = load(Source("reads-of-nothing").compile()).main
     read(np.zeros((7, 0), np.float32))
 
 
 def view_of_mapped_memory() -> str | None:
-    """Map a buffer, take a view of the array, and let go of the array."""
+    """Describe if a view does not keep mapped memory alive; None if it does."""
     config = iree.runtime.Config("local-sync")
     held = iree.runtime.asdevicearray(config.device, np.ones((8, 4), np.float32))
     memory = held._buffer_view.map()
@@ -229,7 +235,7 @@ def view_of_mapped_memory() -> str | None:
 
 
 def signed_maximum_on_gpus() -> str | None:
-    """Look for a maximum of signed integers with 0 in the code for a GPU."""
+    """Describe a wrong maximum of signed integers in GPU code; None if it is right."""
     flag = "--iree-codegen-llvmgpu-use-reduction-vector-distribution"
     source = Source("signed-maximum-on-gpus", "cuda:sm_80", without=(flag,))
     found = re.search(rb"max\.s32\s[^;]*, 0;", source.compile())

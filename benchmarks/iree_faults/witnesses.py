@@ -29,26 +29,26 @@ _MESSAGE = 160  # characters of what IREE says that are shown
 
 
 class Differs(Exception):
-    """IREE does something that is neither right nor the fault that the row has."""
+    """Raised if IREE behaves neither right nor as the fault describes."""
 
 
 class Witness(Protocol):
-    """A witness, by which a fault shows."""
+    """Protocol of a reproducer of a fault."""
 
     def look(self) -> str | None:
-        """Return what is seen of the fault; None where it is gone.
+        """Run the reproducer; return what is seen of the fault, None if it is gone.
 
         Raises:
             Differs: something else is wrong.
         """
 
     def describe(self) -> str:
-        """Describe the input and what is asked of it, for a table."""
+        """Return the input and the expectation as text, for a table."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A module in upstream dialects, compiled as builds compile.
+    """An MLIR module file, and how IREE compiles it.
 
     Args:
         name: of its file in `mlir/`.
@@ -66,19 +66,19 @@ class Source:
 
     @property
     def path(self) -> Path:
-        """The path of the file."""
+        """The path of the module file."""
         return FOLDER / f"{self.name}.mlir"
 
     @cached_property
     def arguments(self) -> list[str]:
-        """Arguments for IREE's compiler."""
+        """The arguments for IREE's compiler."""
         left_out = (_LEVEL, *self.without)
         usual = target_flags(Target.parse(self.target))
         kept = (flag for flag in usual if not flag.startswith(left_out))
         return [*kept, _LEVEL + self.level, *self.flags]
 
     def compile(self, *more: str) -> bytes:
-        """Return the code.
+        """Compile the module; return the code.
 
         Raises:
             CompilerToolError: IREE refuses it.
@@ -90,7 +90,7 @@ class Source:
         return found
 
     def refusal(self, *more: str) -> str | None:
-        """Return what IREE says where it refuses to compile; None where it does not."""
+        """Compile the module; return IREE's error, None if it compiles."""
         try:
             self.compile(*more)
         except iree.compiler.CompilerToolError as error:
@@ -100,7 +100,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Refused:
-    """A module that IREE does not compile.
+    """Witness: a module that IREE does not compile.
 
     Args:
         source: the module.
@@ -111,7 +111,7 @@ class Refused:
     message: str
 
     def look(self) -> str | None:
-        """The line of IREE's that has the message."""
+        """Return IREE's error line with the message; None if the module compiles."""
         said = self.source.refusal()
         if said is None:
             return None
@@ -121,13 +121,13 @@ class Refused:
         return f"IREE says: {_shortened(lines[0])}"
 
     def describe(self) -> str:
-        """The file and the message."""
+        """Return the file and the message."""
         return f'`{self.source.name}.mlir`: "{self.message}"'
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A module whose function `main` returns something else than it says.
+    """Witness: a module whose compiled `main` returns wrong results.
 
     Args:
         source: the module.
@@ -158,13 +158,13 @@ class Wrong:
         return f"wrong elements: {seen}" if seen else None
 
     def describe(self) -> str:
-        """The file."""
+        """Return the module's file."""
         return f"`{self.source.name}.mlir`: a wrong result"
 
 
 @dataclass(frozen=True)
 class Fails:
-    """A module that is compiled, and cannot be loaded or called.
+    """Witness: a module that compiles, and cannot be loaded or called.
 
     Args:
         source: the module.
@@ -177,7 +177,7 @@ class Fails:
     message: str
 
     def look(self) -> str | None:
-        """Describe what IREE says; None where it computes."""
+        """Return IREE's error on loading or calling; None if it computes."""
         try:
             refused, _ = _call(self.source, self.inputs)
         except (RuntimeError, ValueError, IndexError) as error:  # as IREE raises
@@ -189,13 +189,13 @@ class Fails:
         return None
 
     def describe(self) -> str:
-        """The file and the message."""
+        """Return the file and the message."""
         return f'`{self.source.name}.mlir`, when it is run: "{self.message}"'
 
 
 @dataclass(frozen=True)
 class Code:
-    """A module of which IREE makes code that has some text too often, or too seldom.
+    """Witness: a module whose code has some text too often or too rarely.
 
     Args:
         source: the module.
@@ -219,7 +219,7 @@ class Code:
         return None if count == self.right else f"`{self.text}` {count} times"
 
     def describe(self) -> str:
-        """The file and the text."""
+        """Return the file and the text."""
         return (
             f"`{self.source.name}.mlir`: `{self.text}` is not there "
             f"{self.right} times in phase {self.phase}"
@@ -228,7 +228,7 @@ class Code:
 
 @dataclass(frozen=True)
 class CompilerDies:
-    """A module of which IREE's compiler dies.
+    """Witness: a module on which IREE's compiler crashes.
 
     Args:
         source: the module.
@@ -239,7 +239,7 @@ class CompilerDies:
     signal: str
 
     def look(self) -> str | None:
-        """Describe the signal that the compiler dies of; None where it compiles."""
+        """Return the signal that ends the compiler; None if it compiles."""
         said = self.source.refusal()
         if said is None:
             return None
@@ -248,13 +248,13 @@ class CompilerDies:
         return f"the compiler dies of {self.signal}"
 
     def describe(self) -> str:
-        """The file and the signal."""
+        """Return the file and the signal."""
         return f"`{self.source.name}.mlir`: the compiler dies of {self.signal}"
 
 
 @dataclass(frozen=True)
 class Dies:
-    """A witness that ends its process; `looking` sees that it did.
+    """Witness: a function of runs.py that crashes its process.
 
     Args:
         run: a function of `runs.py`, which returns where the fault is gone.
@@ -265,33 +265,33 @@ class Dies:
     signal: str
 
     def look(self) -> str | None:
-        """Nothing, if the process is still there."""
+        """Run the function; return None if the process survives."""
         self.run()
         return None
 
     def describe(self) -> str:
-        """The function and the signal."""
+        """Return the function and the signal."""
         return f"`runs.{self.run.__name__}`: the process dies of {self.signal}"
 
 
 @dataclass(frozen=True)
 class Shows:
-    """A witness by a function of `runs.py` that sees the fault."""
+    """Witness: a function of runs.py that returns what is wrong."""
 
     run: Callable[[], str | None]
 
     def look(self) -> str | None:
-        """Return the function's result."""
+        """Call the function; return what it says, None if nothing is wrong."""
         return self.run()
 
     def describe(self) -> str:
-        """The function."""
+        """Return the function."""
         return f"`runs.{self.run.__name__}`"
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A witness that cannot be looked at here.
+    """Witness: a fault that needs hardware which this machine lacks.
 
     Args:
         how: what it takes, or where it is looked at.
@@ -300,16 +300,16 @@ class Elsewhere:
     how: str
 
     def look(self) -> str | None:
-        """Raise: rows with such a witness are left out."""
+        """Raise `Differs`, as nothing can be checked here."""
         raise Differs(self.how)
 
     def describe(self) -> str:
-        """Name what it takes."""
+        """Return what is needed to check the fault."""
         return self.how
 
 
 def load(code: bytes) -> Any:
-    """The function `main` of compiled code, with one thread."""
+    """Return the function `main` of compiled code, on one thread."""
     config = iree.runtime.Config("local-sync")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, code)
     return iree.runtime.load_vm_module(module, config)
@@ -318,7 +318,7 @@ def load(code: bytes) -> Any:
 def _call(
     source: Source, inputs: Sequence[Array]
 ) -> tuple[str | None, tuple[Array, ...]]:
-    """Return the words of a refusal, or what `main` returns where there is none."""
+    """Compile and call `main`; return (error text, None) or (None, results)."""
     try:
         code = source.compile()
     except iree.compiler.CompilerToolError as error:
@@ -329,6 +329,7 @@ def _call(
 
 
 def _wrong_elements(got: Array, want: Any, slack: float, unit: float) -> int:
+    """Return the number of elements that differ by more than a relative tolerance."""
     got, want = got.astype(np.float64), np.asarray(want, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.abs(got - want) / np.maximum(np.abs(want), unit)
@@ -337,10 +338,12 @@ def _wrong_elements(got: Array, want: Any, slack: float, unit: float) -> int:
 
 
 def _first_error(said: str) -> str:
+    """Return the first error line of a compiler's output, shortened."""
     errors = [line for line in said.splitlines() if "error:" in line]
     return _shortened(errors[0] if errors else said.strip().splitlines()[-1])
 
 
 def _shortened(line: str) -> str:
+    """Return a line without its location, cut to a length."""
     said = line.partition("error: ")[2] or line
     return said.strip()[:_MESSAGE]

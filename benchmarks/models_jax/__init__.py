@@ -32,7 +32,9 @@ LOSSES = {
 
 
 def stepper(loss, optimizer, params):
-    """`step(**batch)`: a jitted step with donated state; returns the loss."""
+    """Return a function `step(**batch)`: a jitted training step that returns the
+    loss.
+    """
     params = jax.tree.map(lambda x: jnp.array(x, copy=True), params)
     state = [params, optimizer.init(params)]
 

@@ -7,7 +7,7 @@ from .layers import conv, cross_entropy, dense
 
 
 def cnn(params, images, labels, keep):
-    """examples/cnn, with what it drew to keep."""
+    """Return the loss of examples/cnn; `keep` is its drawn dropout mask."""
     x = nn.relu(biased(params["conv1"], images))
     x = pooled(nearby_normed(x, 5), 3, "SAME")
     x = pooled(nn.relu(biased(params["conv2"], x)), 3, "SAME")
@@ -17,7 +17,7 @@ def cnn(params, images, labels, keep):
 
 
 def unet(params, images, classes):
-    """examples/unet."""
+    """Return the loss of examples/unet."""
     x, seen = images, []
     for p in params["down"]:
         x = twice(p, x)
@@ -30,36 +30,36 @@ def unet(params, images, classes):
 
 
 def twice(p, x):
-    """Two convolutions."""
+    """Return the result of two convolutions."""
     return nn.relu(biased(p["second"], nn.relu(biased(p["first"], x))))
 
 
 def biased(p, x):
-    """A convolution and its bias."""
+    """Return a convolution plus its bias."""
     return conv(x, p["kernel"]) + p["bias"]
 
 
 def doubled(p, x):
-    """A transposed convolution of stride 2, whose kernels meet."""
+    """Return a transposed convolution of stride 2, whose windows do not overlap."""
     kernel = jnp.flip(p["kernel"], (0, 1))  # JAX correlates
     return lax.conv_transpose(x, kernel, (2, 2), "SAME") + p["bias"]
 
 
 def pooled(x, window, padding="VALID"):
-    """The largest of each window; windows are 2 apart."""
+    """Return the max pooling with stride 2."""
     whole, steps = (1, window, window, 1), (1, 2, 2, 1)
     return lax.reduce_window(x, -jnp.inf, lax.max, whole, steps, padding)
 
 
 def nearby_normed(x, size, alpha=1e-4, beta=0.75):
-    """Divided by a power of the mean square of as many channels nearby."""
+    """Return the local response norm over neighbouring channels."""
     window = (1,) * (x.ndim - 1) + (size,)
     squares = lax.reduce_window(x**2, 0.0, lax.add, window, (1,) * x.ndim, "SAME")
     return x / (1 + alpha / size * squares) ** beta
 
 
 def resnet(params, images, labels):
-    """examples/resnet in training."""
+    """Return the training loss of examples/resnet."""
     x = nn.relu(normed(params["stem"], images, 1))
     for p in params["blocks"]:
         stride, shortcut = 1, x
@@ -72,7 +72,7 @@ def resnet(params, images, labels):
 
 
 def normed(p, x, stride):
-    """A convolution, and batch norm by the batch."""
+    """Return a convolution followed by batch norm with the batch's statistics."""
     x = conv(x, p["kernel"], stride)
     centered = x - x.mean((0, 1, 2))
     variance = jnp.square(centered).mean((0, 1, 2))

@@ -7,12 +7,12 @@ from .layers import cross_entropy, dense
 
 
 def linear(params, x, y):
-    """examples/linear."""
+    """Return the loss of examples/linear."""
     return jnp.square(x @ params["kernel"] + params["bias"] - y).mean()
 
 
 def mlp(params, x, labels):
-    """examples/mlp."""
+    """Return the loss of examples/mlp."""
     for p in params[:-1]:
         x = nn.relu(dense(x, **p))
     return cross_entropy(dense(x, **params[-1]), labels)

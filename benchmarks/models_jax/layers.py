@@ -10,7 +10,7 @@ def dense(x, kernel, bias):
 
 
 def conv(x, kernel, stride=1):
-    """Convolve; the result is as large as x / stride."""
+    """Return a convolution with "SAME" padding."""
     dims = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
         x, kernel, (stride, stride), "SAME", dimension_numbers=dims
@@ -18,7 +18,7 @@ def conv(x, kernel, stride=1):
 
 
 def layer_norm(x, scale=1.0, bias=0.0):
-    """Normalize over the last axis."""
+    """Return the layer norm over the last axis."""
     centered = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centered).mean(-1, keepdims=True)
     return centered * lax.rsqrt(variance + 1e-5) * scale + bias
@@ -27,7 +27,9 @@ def layer_norm(x, scale=1.0, bias=0.0):
 def attention(
     x, query, key, value, output, causal=False, seen=True, adapters=None, scale=1.0
 ):
-    """Attend with many heads; `seen` broadcasts to batch, heads, length, positions."""
+    """Return multi-head attention; `seen` is a mask [batch, heads, length,
+    positions].
+    """
     adapters = adapters or {}
     q, k, v = (
         projected("btd,dhk->bthk", x, w, adapters.get(name), scale)
@@ -42,7 +44,7 @@ def attention(
 
 
 def projected(equation, x, kernel, adapter, scale):
-    """A product, and by a low-rank adapter beside its kernel where there is one."""
+    """Return a projection of x, plus a low-rank adapter's if there is one."""
     y = jnp.einsum(equation, x, kernel)
     if adapter is None:
         return y
@@ -51,11 +53,11 @@ def projected(equation, x, kernel, adapter, scale):
 
 
 def feed_forward(p, x):
-    """Two dense layers around the exact GELU."""
+    """Return two dense layers around the exact GELU."""
     return dense(nn.gelu(dense(x, **p["up"]), approximate=False), **p["down"])
 
 
 def cross_entropy(logits, labels):
-    """Mean over all labels."""
+    """Return the mean cross-entropy over all labels."""
     logs = nn.log_softmax(logits)
     return -jnp.take_along_axis(logs, labels[..., None], -1).mean()

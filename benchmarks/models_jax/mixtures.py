@@ -9,7 +9,7 @@ CHOSEN, SPARE, BALANCE = 2, 1.25, 0.01
 
 
 def moe(params, tokens, targets):
-    """examples/moe."""
+    """Return the loss of examples/moe."""
     x, balance = params["tokens"][tokens] + params["positions"], 0.0
     for p in params["blocks"]:
         h = layer_norm(x, **p["norm1"])
@@ -21,7 +21,9 @@ def moe(params, tokens, targets):
 
 
 def mixture(p, x):
-    """The experts of x [batch, length, width], and how far they are out of balance."""
+    """Return the mixture of experts of x [batch, length, width], and the balance
+    loss.
+    """
     experts = p["router"].shape[1]
     probabilities = nn.softmax(x @ p["router"])
     weights, chosen = lax.top_k(probabilities, CHOSEN)
@@ -35,7 +37,9 @@ def mixture(p, x):
 
 
 def places(marks):
-    """1 where a choice [batch, length, k, experts] takes a place of its expert."""
+    """Return 1 where a choice [batch, length, k, experts] takes a slot of its
+    expert.
+    """
     batch, length, k, experts = marks.shape
     capacity = int(SPARE * length * k / experts)
     turn = marks.reshape(batch, length * k, experts).cumsum(1) - 1

@@ -7,7 +7,7 @@ from .layers import cross_entropy, dense
 
 
 def lstm(params, sequences, sums):
-    """examples/lstm."""
+    """Return the loss of examples/lstm."""
     xs = sequences.swapaxes(0, 1)
     for p in params["layers"]:
         xs = lstm_layer(p, xs)
@@ -15,7 +15,7 @@ def lstm(params, sequences, sums):
 
 
 def bilstm(params, letters, tags):
-    """examples/bilstm."""
+    """Return the loss of examples/bilstm."""
     xs = params["letters"][letters.T]
     forwards = lstm_layer(params["forwards"], xs)
     backwards = lstm_layer(params["backwards"], xs, reverse=True)
@@ -24,13 +24,15 @@ def bilstm(params, letters, tags):
 
 
 def gru(params, values, targets):
-    """examples/gru."""
+    """Return the loss of examples/gru."""
     hidden = gru_layer(params["gru"], values.T[..., None])
     return jnp.square(dense(hidden, **params["head"])[..., 0] - targets.T).mean()
 
 
 def lstm_layer(p, xs, reverse=False):
-    """Gates in the order input, forget, cell, output."""
+    """Return an LSTM's hidden states; gates in the order input, forget, cell,
+    output.
+    """
     zeros = jnp.zeros((xs.shape[1], p["recurrent"].shape[0]))
 
     def step(carried, x):
@@ -45,7 +47,7 @@ def lstm_layer(p, xs, reverse=False):
 
 
 def gru_layer(p, xs):
-    """Gates in the order reset, update, new."""
+    """Return a GRU's hidden states; gates in the order reset, update, new."""
     zeros = jnp.zeros((xs.shape[1], p["recurrent"].shape[0]))
 
     def step(hidden, x):

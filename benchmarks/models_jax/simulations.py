@@ -12,13 +12,13 @@ GAMMA, TIMES = 1 - 0.5**0.5, np.logspace(-4, 3, 36)
 
 
 def ode(params, starts, observed):
-    """examples/ode."""
+    """Return the loss of examples/ode."""
     found = jax.vmap(lambda start: simulated(params, start))(starts)
     return jnp.square(found / observed - 1).mean()
 
 
 def simulated(params, start):
-    """Concentrations [times, 3] after the start."""
+    """Return concentrations [times, 3] after the start."""
     rates = jnp.exp(params["logs"])
 
     def advance(y, step):
@@ -31,13 +31,13 @@ def simulated(params, start):
 
 
 def change(rates, y):
-    """The time derivative."""
+    """Return the time derivative of concentrations."""
     first, second, third = rates * jnp.stack([y[0], y[1] ** 2, y[1] * y[2]])
     return jnp.stack([third - first, first - second - third, second])
 
 
 def implicit(rates, y, step):
-    """The x that is y + step * change(x), with an implicit derivative."""
+    """Return the x with x = y + step * change(x), with an implicit derivative."""
 
     def residual(x):
         return x - y - step * change(rates, x)
@@ -55,7 +55,7 @@ def implicit(rates, y, step):
 
 
 def scan_ode(params, starts, observed):
-    """training.sources.SCAN_ODE."""
+    """Return the loss of training.sources.SCAN_ODE."""
 
     def slope(y):
         return dense(jnp.tanh(dense(y, **params["hidden"])), **params["out"])

@@ -33,12 +33,12 @@ TRANSPOSED = "double"  # name of transposed convolutions
 
 
 def compiled_loss(name):
-    """The loss of a model under torch.compile."""
+    """Return the loss function of a model under torch.compile."""
     return COMPILED_IN_PARTS.get(name) or torch.compile(LOSSES[name])
 
 
 def leaves(tree, dtype=torch.float32, learned=True):
-    """The arrays of a tree as tensors, which the optimizer changes if `learned`."""
+    """Return a pytree with its arrays as tensors, trainable if `learned`."""
 
     def leaf(path, array):
         tensor = torch.tensor(array).to(dtype)
@@ -53,7 +53,8 @@ def leaves(tree, dtype=torch.float32, learned=True):
 
 
 def stepper(loss, params, autocast=None):
-    """`step(**tensors)`: forward, backward and fused Adam; returns the loss.
+    """Return a function `step(**tensors)`: forward, backward and fused Adam; returns
+    the loss.
 
     Args:
         loss: of parameters and a batch.

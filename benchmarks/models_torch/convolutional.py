@@ -7,7 +7,7 @@ from .layers import cross_entropy, dense
 
 
 def resnet(params, images, labels):
-    """examples/resnet in training."""
+    """Return the training loss of examples/resnet."""
     x = F.relu(normed(params["stem"], images.permute(0, 3, 1, 2), 1))
     for p in params["blocks"]:
         stride, shortcut = 1, x
@@ -20,7 +20,7 @@ def resnet(params, images, labels):
 
 
 def normed(p, x, stride):
-    """A convolution, and batch norm by the batch; "SAME" puts more at the end."""
+    """Return a convolution followed by batch norm with the batch's statistics."""
     size = p["kernel"].shape[-1]
     if stride == 2 and size == 3:
         x = F.pad(x, (0, 1, 0, 1))
@@ -30,7 +30,7 @@ def normed(p, x, stride):
 
 
 def unet(params, images, classes):
-    """examples/unet."""
+    """Return the loss of examples/unet."""
     x, seen = images.permute(0, 3, 1, 2), []
     for p in params["down"]:
         x = twice(p, x)
@@ -45,7 +45,7 @@ def unet(params, images, classes):
 
 
 def twice(p, x):
-    """Two convolutions that keep the size."""
+    """Return the result of two convolutions that keep the size."""
     for name in ("first", "second"):
         x = F.relu(F.conv2d(x, p[name]["kernel"], p[name]["bias"], padding="same"))
     return x

@@ -10,17 +10,17 @@ def dense(x, kernel, bias):
 
 
 def cross_entropy(logits, labels):
-    """Mean over all labels."""
+    """Return the mean cross-entropy over all labels."""
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
 def layer_norm(x, scale=None, bias=None):
-    """Normalize over the last axis."""
+    """Return the layer norm over the last axis."""
     return F.layer_norm(x, x.shape[-1:], scale, bias, 1e-5)
 
 
 def projected(x, kernel, adapter=None, scale=1.0):
-    """x by a kernel of its last axis and two more, and by an adapter beside that."""
+    """Return x times a kernel with two result axes, plus an adapter's product."""
     y = x @ kernel.reshape(x.shape[-1], -1)
     if adapter is not None:
         down, up = adapter["down"], adapter["up"]
@@ -32,7 +32,9 @@ def projected(x, kernel, adapter=None, scale=1.0):
 def attention(
     x, query, key, value, output, causal=False, seen=None, adapters=None, scale=1.0
 ):
-    """Attend with many heads; `seen` broadcasts to batch, heads, length, positions."""
+    """Return multi-head attention; `seen` is a mask [batch, heads, length,
+    positions].
+    """
     batch, length, width = x.shape
     adapters = adapters or {}
     q, k, v = (
@@ -47,5 +49,5 @@ def attention(
 
 
 def feed_forward(p, x):
-    """Two dense layers around the exact GELU."""
+    """Return two dense layers around the exact GELU."""
     return dense(F.gelu(dense(x, **p["up"])), **p["down"])

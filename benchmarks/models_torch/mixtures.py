@@ -9,7 +9,7 @@ CHOSEN, SPARE, BALANCE = 2, 1.25, 0.01
 
 
 def moe(params, tokens, targets):
-    """examples/moe."""
+    """Return the loss of examples/moe."""
     x, balance = F.embedding(tokens, params["tokens"]) + params["positions"], 0.0
     for p in params["blocks"]:
         h = layer_norm(x, **p["norm1"])
@@ -21,7 +21,9 @@ def moe(params, tokens, targets):
 
 
 def mixture(p, x):
-    """The experts of x [batch, length, width], and how far they are out of balance."""
+    """Return the mixture of experts of x [batch, length, width], and the balance
+    loss.
+    """
     (batch, length, width), experts = x.shape, p["router"].shape[1]
     capacity = int(SPARE * length * CHOSEN / experts)
     probabilities = torch.softmax(x @ p["router"], -1)

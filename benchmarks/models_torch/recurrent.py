@@ -7,7 +7,7 @@ from .layers import dense
 
 
 def lstm(params, sequences, sums):
-    """examples/lstm; PyTorch's LSTM has a second bias, of zeros here."""
+    """Return the loss of examples/lstm; PyTorch's second bias is zeros."""
     layers = params["layers"]
     weights = [
         w
@@ -26,7 +26,7 @@ def lstm(params, sequences, sums):
 
 
 def gru(params, values, targets):
-    """examples/gru."""
+    """Return the loss of examples/gru."""
     p, xs = params["gru"], values.T[..., None]
     weights = [p["kernel"].T, p["recurrent"].T, p["bias"], p["recurrent_bias"]]
     zeros = xs.new_zeros(1, xs.shape[1], p["recurrent"].shape[0])
@@ -36,6 +36,6 @@ def gru(params, values, targets):
 
 @torch.compiler.disable  # it unrolls a GRU for a quarter of an hour; its LSTM fails
 def recurrent(function, xs, start, weights):
-    """All hidden states [length, batch, units] of layers with two biases each."""
+    """Return all hidden states [length, batch, units] of PyTorch's recurrent layers."""
     layers = len(weights) // 4
     return function(xs, start, weights, True, layers, 0.0, True, False, False)[0]

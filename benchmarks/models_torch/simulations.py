@@ -9,12 +9,12 @@ STEP = 0.05
 
 
 def change(params, y):
-    """The time derivative of y [batch, 1], by a network."""
+    """Return the time derivative of y [batch, 1], given by a network."""
     return dense(torch.tanh(dense(y, **params["hidden"])), **params["out"])
 
 
 def advanced(params, y):
-    """y after a step, by the method of Runge and Kutta."""
+    """Return y after one Runge-Kutta step."""
     k1 = change(params, y)
     k2 = change(params, y + STEP / 2 * k1)
     k3 = change(params, y + STEP / 2 * k2)
@@ -23,7 +23,7 @@ def advanced(params, y):
 
 
 def scan_ode(params, starts, observed, advanced=advanced):
-    """training.sources.SCAN_ODE."""
+    """Return the loss of training.sources.SCAN_ODE."""
     y, found = starts, []
     for _ in range(len(observed)):
         y = advanced(params, y)
@@ -32,5 +32,7 @@ def scan_ode(params, starts, observed, advanced=advanced):
 
 
 def compiled_scan_ode(params, starts, observed):
-    """Return `scan_ode` of compiled steps: a compiler would unroll the whole loop."""
+    """Return the loss of `scan_ode` with compiled steps, as a whole loop would be
+    unrolled.
+    """
     return scan_ode(params, starts, observed, torch.compile(advanced))

@@ -10,7 +10,7 @@ LORA_SCALE = 2.0
 
 
 def gpt(params, tokens, targets):
-    """examples/gpt."""
+    """Return the loss of examples/gpt."""
     x = F.embedding(tokens, params["tokens"]) + params["positions"]
     for p in params["blocks"]:
         x = block(p, x, causal=True)
@@ -18,7 +18,9 @@ def gpt(params, tokens, targets):
 
 
 def lora(params, tokens, targets, weights):
-    """examples/gpt with adapters, which are the parameters, beside attention."""
+    """Return the loss of examples/gpt with low-rank adapters, which are the
+    parameters.
+    """
     x = F.embedding(tokens, weights["tokens"]) + weights["positions"]
     for p, learned in zip(weights["blocks"], params["blocks"], strict=True):
         tuned = {"adapters": learned["attention"], "scale": LORA_SCALE}
@@ -28,7 +30,7 @@ def lora(params, tokens, targets, weights):
 
 
 def bert(params, tokens, targets):
-    """examples/bert."""
+    """Return the loss of examples/bert."""
     x = F.embedding(tokens, params["tokens"]) + params["positions"]
     seen = (tokens != 0)[:, None, None, :]
     for p in params["blocks"]:
@@ -41,7 +43,7 @@ def bert(params, tokens, targets):
 
 
 def vit(params, images, labels):
-    """examples/vit."""
+    """Return the loss of examples/vit."""
     x = dense(patches(images, params["embed"]["kernel"]), **params["embed"])
     token = params["token"].expand(len(x), 1, -1)
     x = torch.cat([token, x], 1) + params["positions"]
@@ -52,7 +54,7 @@ def vit(params, images, labels):
 
 
 def dit(params, images, labels, times, noise):
-    """examples/dit, with times and noise as inputs."""
+    """Return the loss of examples/dit, given its drawn times and noise."""
     kernel = params["embed"]["kernel"]
     angles = times[:, None, None, None] * (torch.pi / 2)
     x = patches(torch.cos(angles) * images + torch.sin(angles) * noise, kernel)
@@ -69,14 +71,14 @@ def dit(params, images, labels, times, noise):
 
 
 def modulated_block(p, x, c):
-    """A block of DiT."""
+    """Return the result of a DiT block, modulated by a condition c."""
     h = layer_norm(x) * (1 + c[1]) + c[0]
     x = x + c[2] * attention(h, **p["attention"])
     return x + c[5] * feed_forward(p, layer_norm(x) * (1 + c[4]) + c[3])
 
 
 def patches(images, kernel):
-    """The pixels of each, [batch, patches, pixels], as many as a kernel has rows."""
+    """Return an image's patches [batch, patches, pixels]."""
     batch, height, width, channels = images.shape
     size = round((kernel.shape[0] / channels) ** 0.5)
     x = images.view(batch, height // size, size, width // size, size, channels)
@@ -84,6 +86,6 @@ def patches(images, kernel):
 
 
 def block(p, x, **masks):
-    """Attention and a dense network, each of what is normalised before it."""
+    """Return the result of a pre-norm transformer block."""
     x = x + attention(layer_norm(x, **p["norm1"]), **p["attention"], **masks)
     return x + feed_forward(p, layer_norm(x, **p["norm2"]))

@@ -22,7 +22,7 @@ Inputs = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Model:
-    """A network and its inputs.
+    """A network of the zoo: its constructor and its inputs.
 
     Attributes:
         build: the module, with weights as PyTorch initialises them.
@@ -42,7 +42,7 @@ class Model:
 
 
 def module(name: str) -> nn.Module:
-    """The network in eval mode, with its fixed weights.
+    """Return a network of the zoo in eval mode, with fixed random weights.
 
     Raises:
         ValueError: it has not as many parameters as the published one.
@@ -60,18 +60,19 @@ def module(name: str) -> nn.Module:
 
 
 def inputs(name: str, batch: int) -> Inputs:
-    """The arguments of the network for one batch, always the same."""
+    """Return the network's inputs for one batch, always the same."""
     torch.manual_seed(1)
     return MODELS[name].inputs(batch)
 
 
 def _initialize(layer: nn.Module) -> None:
+    """Initialize a layer's weights as transformers do."""
     if isinstance(layer, (nn.Linear, nn.Embedding)):
         nn.init.normal_(layer.weight, std=0.02)
 
 
 def _set_statistics(network: nn.Module, model: Model) -> None:
-    """Give each batch norm the mean and variance that it meets on random data."""
+    """Set each batch norm's mean and variance to those on random data."""
     norms = [m for m in network.modules() if isinstance(m, nn.BatchNorm2d)]
     if norms:
         for norm in norms:
@@ -81,23 +82,28 @@ def _set_statistics(network: nn.Module, model: Model) -> None:
 
 
 def _image(size: int, name: str = "input") -> Callable[[int], Inputs]:
+    """Return a function from batch size to a random image."""
     return lambda batch: {name: torch.randn(batch, 3, size, size)}
 
 
 def _tokens(words: int, length: int) -> Callable[[int], Inputs]:
+    """Return a function from batch size to random token ids."""
     return lambda batch: {"input_ids": torch.randint(words, (batch, length))}
 
 
 def _bert(batch: int) -> Inputs:
+    """Return BERT's inputs: token ids and a mask."""
     ids = _tokens(30522, 128)(batch)
     return {**ids, "attention_mask": torch.ones_like(ids["input_ids"])}
 
 
 def _dit(batch: int) -> Inputs:
+    """Return the inputs of a DiT block."""
     return {"x": torch.randn(batch, 256, 1152), "condition": torch.randn(batch, 1152)}
 
 
 def _sequence(length: int, width: int) -> Callable[[int], Inputs]:
+    """Return a function from batch size to random vectors."""
     return lambda batch: {"x": torch.randn(batch, length, width)}
 
 

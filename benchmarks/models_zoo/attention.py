@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 
 class GlobalMean(nn.Module):
-    """Means over all positions: (n, c, h, w) → (n, c)."""
+    """Layer: means over all positions, (n, c, h, w) → (n, c)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3))
 
 
 class Attention(nn.Module):
-    """Attention of many heads, over (batch, length, width).
+    """Layer: multi-head attention over (batch, length, width), with grouped heads.
 
     Args:
         width: of input and output.
@@ -69,6 +69,6 @@ class Attention(nn.Module):
 
 
 def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """Rotary position embedding (Su et al. 2021), halves paired as in LLaMA."""
+    """Return x with rotary position embedding (Su et al. 2021), halves paired."""
     first, second = x.chunk(2, -1)
     return x * cosines + torch.cat([-second, first], -1) * sines

@@ -9,7 +9,7 @@ from .attention import GlobalMean
 
 
 class ConvNorm(nn.Sequential):
-    """Convolution without bias, batch norm, and an activation if one is given."""
+    """Layer: convolution without bias, batch norm, and an optional activation."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ConvNorm(nn.Sequential):
 
 
 class Residual(nn.Module):
-    """Some layers and the shortcut."""
+    """Layer: some layers plus a shortcut."""
 
     def __init__(
         self, layers: list[nn.Module], channels: int, out: int, stride: int
@@ -46,7 +46,7 @@ class Residual(nn.Module):
 
 
 class Bottleneck(Residual):
-    """1×1, 3×3, 1×1 and the shortcut (He et al. 2015, stride in the 3×3)."""
+    """ResNet block: 1×1, 3×3, 1×1 and a shortcut (He et al. 2015)."""
 
     expansion = 4
 
@@ -61,7 +61,7 @@ class Bottleneck(Residual):
 
 
 class GroupedBottleneck(Residual):
-    """1×1, 3×3 of 32 groups, 1×1 and the shortcut (Xie et al. 2017, 32×4d)."""
+    """ResNeXt block: 1×1, grouped 3×3, 1×1 and a shortcut (Xie et al. 2017)."""
 
     expansion = 4
 
@@ -76,7 +76,7 @@ class GroupedBottleneck(Residual):
 
 
 class BasicBlock(Residual):
-    """3×3, 3×3 and the shortcut (He et al. 2015)."""
+    """ResNet block: 3×3, 3×3 and a shortcut (He et al. 2015)."""
 
     expansion = 1
 
@@ -89,22 +89,24 @@ class BasicBlock(Residual):
 
 
 def resnet18() -> nn.Module:
-    """ResNet-18 (He et al. 2015), 1,000 classes."""
+    """Return ResNet-18 (He et al. 2015), 1,000 classes."""
     return _resnet(BasicBlock, (2, 2, 2, 2))
 
 
 def resnet50() -> nn.Module:
-    """ResNet-50 (He et al. 2015), 1,000 classes."""
+    """Return ResNet-50 (He et al. 2015), 1,000 classes."""
     return _resnet(Bottleneck, (3, 4, 6, 3))
 
 
 def resnext50() -> nn.Module:
-    """ResNeXt-50 32×4d (Xie et al. 2017), 1,000 classes."""
+    """Return ResNeXt-50 32×4d (Xie et al. 2017), 1,000 classes."""
     return _resnet(GroupedBottleneck, (3, 4, 6, 3))
 
 
 class Fire(nn.Module):
-    """1×1 to few channels, then 1×1 beside 3×3 (Iandola et al. 2016)."""
+    """SqueezeNet block: 1×1 to few channels, then 1×1 beside 3×3 (Iandola et al.
+    2016).
+    """
 
     def __init__(self, channels: int, few: int, out: int) -> None:
         super().__init__()
@@ -117,7 +119,7 @@ class Fire(nn.Module):
 
 
 def squeezenet() -> nn.Module:
-    """SqueezeNet 1.1 (Iandola et al. 2016), 1,000 classes."""
+    """Return SqueezeNet 1.1 (Iandola et al. 2016), 1,000 classes."""
 
     def pool() -> nn.Module:
         return nn.MaxPool2d(3, 2, ceil_mode=True)
@@ -135,6 +137,7 @@ def squeezenet() -> nn.Module:
 def _resnet(
     block: type[BasicBlock | Bottleneck | GroupedBottleneck], counts: tuple[int, ...]
 ) -> nn.Module:
+    """Return a ResNet of these blocks, with their number per stage."""
     blocks: list[nn.Module] = []
     channels = 64
     for stage, count in enumerate(counts):
@@ -152,7 +155,7 @@ def _resnet(
 
 
 class InvertedResidual(nn.Module):
-    """Expand, depthwise, squeeze and excite if asked, project.
+    """MobileNet block: expand, depthwise, squeeze-and-excite if asked, project.
 
     MobileNetV2 (Sandler et al. 2018) and EfficientNet (Tan and Le 2019).
     """
@@ -184,7 +187,7 @@ class InvertedResidual(nn.Module):
 
 
 class SqueezeExcite(nn.Module):
-    """Scales each channel by a function of all channels' means."""
+    """Layer: scales each channel by a function of all channels' means."""
 
     def __init__(self, channels: int, squeezed: int) -> None:
         super().__init__()
@@ -205,7 +208,7 @@ def inverted_residuals(
     activation: type[nn.Module],
     excite: bool,
 ) -> nn.Module:
-    """A network of rows (expansion, channels, count, stride, kernel size)."""
+    """Return a network of rows (expansion, channels, count, stride, kernel size)."""
     layers: list[nn.Module] = [ConvNorm(3, 32, 3, 2, activation=activation)]
     channels = 32
     for expansion, out, count, stride, size in rows:
@@ -222,7 +225,7 @@ def inverted_residuals(
 
 
 def mobilenet_v2() -> nn.Module:
-    """MobileNetV2 (Sandler et al. 2018), width 1, 1,000 classes."""
+    """Return MobileNetV2 (Sandler et al. 2018), width 1, 1,000 classes."""
     rows = (
         *((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 32, 3, 2, 3), (6, 64, 4, 2, 3)),
         *((6, 96, 3, 1, 3), (6, 160, 3, 2, 3), (6, 320, 1, 1, 3)),
@@ -231,7 +234,7 @@ def mobilenet_v2() -> nn.Module:
 
 
 def efficientnet_b0() -> nn.Module:
-    """EfficientNet-B0 (Tan and Le 2019), 1,000 classes."""
+    """Return EfficientNet-B0 (Tan and Le 2019), 1,000 classes."""
     rows = (
         *((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3)),
         *((6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)),
@@ -267,7 +270,7 @@ class UNet(nn.Module):
 
 
 def double(channels: int, out: int) -> nn.Module:
-    """Two 3×3 convolutions."""
+    """Return a module of two 3×3 convolutions."""
     return nn.Sequential(
         ConvNorm(channels, out, 3, activation=nn.ReLU),
         ConvNorm(out, out, 3, activation=nn.ReLU),

@@ -19,7 +19,7 @@ PAST = 255  # positions before the token: a step attends to 256
 
 
 class Gpt2Step(Gpt2):
-    """A step of GPT-2."""
+    """One decoding step of GPT-2 with a key-value cache."""
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, **past: Tensor
@@ -33,7 +33,7 @@ class Gpt2Step(Gpt2):
 
 
 class LlamaStep(Llama):
-    """A step of the stack of LLaMA's kind; all sequences are at one position."""
+    """One decoding step of the LLaMA-style stack; all sequences are at one position."""
 
     def __init__(self) -> None:
         super().__init__(length=1024)
@@ -51,7 +51,8 @@ class LlamaStep(Llama):
 def inputs(
     words: int, layers: int, heads: int, depth: int = 64, past: int = PAST
 ) -> Callable[[int], dict[str, Tensor]]:
-    """The arguments of a step, by the size of a batch.
+    """Return a function from batch size to a step's arguments: token, position and
+    past.
 
     Args:
         words: of the vocabulary.
@@ -76,4 +77,5 @@ def inputs(
 
 
 def _of_layer(past: dict[str, Tensor], number: int) -> tuple[Tensor, Tensor]:
+    """Return a layer's past keys and values."""
     return past[f"key_{number}"], past[f"value_{number}"]

@@ -10,7 +10,7 @@ _FEW = 1 << 16  # elements of weights that are what they are
 
 
 def repeat_weights(module: nn.Module) -> None:
-    """Make the large weights of a module repeat a square of their numbers."""
+    """Overwrite the large weights of a module with repetitions of a small square."""
     with torch.no_grad():
         for weight in module.parameters():
             if weight.ndim >= 2 and weight.numel() >= _FEW:
@@ -18,7 +18,7 @@ def repeat_weights(module: nn.Module) -> None:
 
 
 def repeated(x: Tensor) -> Tensor:
-    """Return a tensor that repeats a square of another along its first two axes."""
+    """Return a tensor filled with a repeated square of `x` along its first two axes."""
     square = x[:_SIDE, :_SIDE].clone()
     repeats = [-(-n // _SIDE) for n in x.shape[:2]]
     whole = square.repeat(*repeats, *[1] * (x.ndim - 2))

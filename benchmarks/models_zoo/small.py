@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def mlp() -> nn.Module:
-    """784 → 3 × 1024 → 10."""
+    """Return a multi-layer perceptron: 784 → 3 × 1024 → 10."""
     widths = (784, 1024, 1024, 1024)
     layers: list[nn.Module] = []
     for before, after in zip(widths, widths[1:], strict=False):
@@ -17,7 +17,9 @@ def mlp() -> nn.Module:
 
 
 class Lstm(nn.Module):
-    """Two layers of width 512 over (batch, length, 128); the last output's head."""
+    """Two LSTM layers of width 512 over (batch, length, 128), and a head on the last
+    output.
+    """
 
     def __init__(self, width: int = 512) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parents[1]
 
 
 class BertClassifier(transformers.Bert):
-    """BERT-base that tells two classes of texts apart by its pooler."""
+    """BERT-base with a classifier of two classes on its pooler."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class BertClassifier(transformers.Bert):
 
 
 class LlamaScores(transformers.Llama):
-    """The LLaMA-style stack with the scores of all positions."""
+    """The LLaMA-style stack with the logits of all positions."""
 
     def forward(self, input_ids: Tensor) -> Tensor:
         length = input_ids.shape[1]
@@ -50,7 +50,7 @@ class LlamaScores(transformers.Llama):
 
 @dataclass(frozen=True)
 class Training:
-    """The task that a network learns, and how.
+    """The recipe of training a network: loss, optimizer, and inputs.
 
     Attributes:
         build: the network, which returns scores.

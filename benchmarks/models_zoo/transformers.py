@@ -10,14 +10,14 @@ from .attention import Attention
 
 
 def mlp(width: int, hidden: int, approximate: str = "none") -> nn.Module:
-    """Linear, gelu, linear."""
+    """Return a module: linear, GELU, linear."""
     return nn.Sequential(
         nn.Linear(width, hidden), nn.GELU(approximate), nn.Linear(hidden, width)
     )
 
 
 class Block(nn.Module):
-    """Attention and MLP with residuals; norms before each, or after each in BERT."""
+    """Transformer block; norms come before each part, or after in BERT."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Vit(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """GPT-2 (Radford et al. 2019), the small one: the scores of all positions."""
+    """GPT-2 small (Radford et al. 2019): the logits of all positions."""
 
     def __init__(self, width: int = 768, layers: int = 12) -> None:
         super().__init__()
@@ -117,7 +117,9 @@ class Gpt2(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    """RMS norms, rotary positions, grouped heads, SwiGLU (Touvron et al. 2023)."""
+    """LLaMA block: RMS norms, rotary positions, grouped heads, SwiGLU (Touvron et al.
+    2023).
+    """
 
     def __init__(self, width: int, heads: int, groups: int, hidden: int) -> None:
         super().__init__()
@@ -140,7 +142,7 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    """8 blocks of LLaMA's kind: the scores of the last position."""
+    """8 LLaMA-style blocks: the logits of the last position."""
 
     def __init__(self, width: int = 1024, layers: int = 8, length: int = 256) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ EMBEDDINGS = ("words", "positions", "kinds")
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict:
-    """A module's state on the device, `a.b.c` as `["a"]["b"]["c"]`."""
+    """Return a module's arrays on the device as nested dicts: `a.b` as `["a"]["b"]`."""
     tree: dict = {}
     for name, array in arrays.items():
         *path, last = name.split(".")
@@ -50,7 +50,7 @@ def nested(arrays: Mapping[str, np.ndarray]) -> dict:
 
 
 def features_last(weight: np.ndarray) -> np.ndarray:
-    """Put features last: of a linear layer, or of a convolution (…, height, width)."""
+    """Transpose a weight to have its features last."""
     if weight.ndim < 2:
         return weight
     front = tuple(range(2, weight.ndim))

@@ -9,12 +9,12 @@ from .layers import batch_norm, blocks_of, conv, linear, max_pool
 
 
 def conv_norm(p, x, stride=1, groups=1):
-    """`ConvNorm`, but for its activation."""
+    """Return `ConvNorm` of x, without its activation."""
     return batch_norm(p["1"], conv(p["0"], x, stride, groups))
 
 
 def resnet50(weights, input):
-    """ResNet-50; the stride of a stage is in its first block."""
+    """Return ResNet-50's logits."""
     stem, *blocks, head = blocks_of(weights)
     x = nn.relu(conv_norm(stem, input.transpose(0, 2, 3, 1), 2))
     x = max_pool(x, 3, 2, 1)
@@ -26,7 +26,7 @@ def resnet50(weights, input):
 
 
 def bottleneck(p, x, stride):
-    """1×1, 3×3, 1×1 and the shortcut."""
+    """Return the result of a ResNet bottleneck block."""
     y = nn.relu(conv_norm(p["body"]["0"], x))
     y = nn.relu(conv_norm(p["body"]["1"], y, stride))
     y = conv_norm(p["body"]["2"], y)
@@ -35,19 +35,19 @@ def bottleneck(p, x, stride):
 
 
 def mobilenet_v2(weights, input):
-    """MobileNetV2."""
+    """Return MobileNetV2's logits."""
     strides = (1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)
     return inverted_residuals(weights, input, nn.relu6, strides)
 
 
 def efficientnet_b0(weights, input):
-    """EfficientNet-B0."""
+    """Return EfficientNet-B0's logits."""
     strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
     return inverted_residuals(weights, input, nn.silu, strides)
 
 
 def inverted_residuals(weights, images, activation, strides):
-    """Stem, a block for each stride, last convolution, head."""
+    """Return logits: stem, a block for each stride, last convolution, head."""
     stem, *blocks, last, head = blocks_of(weights)
     x = activation(conv_norm(stem, images.transpose(0, 2, 3, 1), 2))
     for p, stride in zip(blocks, strides, strict=True):
@@ -58,7 +58,7 @@ def inverted_residuals(weights, images, activation, strides):
 
 
 def inverted_residual(p, x, activation, stride):
-    """Expand, depthwise, squeeze and excite if asked, project."""
+    """Return the result of an inverted residual block."""
     *layers, last = blocks_of(p)
     for layer in layers:
         if "scale" in layer:
@@ -72,13 +72,13 @@ def inverted_residual(p, x, activation, stride):
 
 
 def squeeze_excite(p, x):
-    """Scales each channel by a function of all channels' means."""
+    """Return x with channels scaled by a function of all channels' means."""
     y = nn.silu(conv(p["1"], x.mean((1, 2), keepdims=True)))
     return x * nn.sigmoid(conv(p["3"], y))
 
 
 def unet(weights, x):
-    """U-Net."""
+    """Return U-Net's scores."""
     x, skipped = x.transpose(0, 2, 3, 1), []
     for p in blocks_of(weights["down"]):
         x = double(p, max_pool(x, 2, 2) if skipped else x)
@@ -94,5 +94,5 @@ def unet(weights, x):
 
 
 def double(p, x):
-    """Two 3×3 convolutions."""
+    """Return the result of two 3×3 convolutions."""
     return nn.relu(conv_norm(p["1"], nn.relu(conv_norm(p["0"], x))))

@@ -10,7 +10,7 @@ from .transformers import gpt2_block, llama_block
 
 
 def gpt2_step(weights, input_ids, position_ids, **past):
-    """A step of GPT-2."""
+    """Return the logits of one GPT-2 decoding step."""
     words = weights["words"]["weight"]
     x = words[input_ids] + weights["positions"]["weight"][position_ids]
     for number, p in enumerate(blocks_of(weights["blocks"])):
@@ -19,7 +19,7 @@ def gpt2_step(weights, input_ids, position_ids, **past):
 
 
 def llama_step(weights, input_ids, position_ids, **past):
-    """A step of the stack of LLaMA's kind; all sequences are at one position."""
+    """Return the logits of one LLaMA-style decoding step."""
     angles = weights["cosines"][position_ids[0]], weights["sines"][position_ids[0]]
     x = weights["words"]["weight"][input_ids]
     for number, p in enumerate(blocks_of(weights["blocks"])):
@@ -28,4 +28,5 @@ def llama_step(weights, input_ids, position_ids, **past):
 
 
 def _of_layer(past, number):
+    """Return a layer's past keys and values."""
     return past[f"key_{number}"], past[f"value_{number}"]

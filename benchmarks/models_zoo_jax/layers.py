@@ -7,13 +7,13 @@ from jax import lax, nn
 
 
 def linear(p, x):
-    """`nn.Linear`, with a bias if there is one."""
+    """Return `nn.Linear` of x, with a bias if there is one."""
     y = x @ p["weight"]
     return y + p["bias"] if "bias" in p else y
 
 
 def layer_norm(p, x, epsilon):
-    """`nn.LayerNorm` of the last axis; `p` may be empty."""
+    """Return `nn.LayerNorm` of the last axis; `p` may be empty."""
     centered = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centered).mean(-1, keepdims=True)
     y = centered * lax.rsqrt(variance + epsilon)
@@ -21,13 +21,13 @@ def layer_norm(p, x, epsilon):
 
 
 def rms_norm(p, x, epsilon=1e-5):
-    """`nn.RMSNorm` of the last axis."""
+    """Return `nn.RMSNorm` of the last axis."""
     square = jnp.square(x).mean(-1, keepdims=True)
     return x * lax.rsqrt(square + epsilon) * p["weight"]
 
 
 def attention(p, x, heads, *, bias=None, causal=False, angles=None, past=None):
-    """`models_zoo.attention.Attention`: of many heads, over (batch, length, width).
+    """Return multi-head attention as `models_zoo.attention.Attention`.
 
     `bias` is added to the scores. `past` are keys and values of all positions before,
     (batch, groups, past, depth).
@@ -50,14 +50,14 @@ def attention(p, x, heads, *, bias=None, causal=False, angles=None, past=None):
 
 
 def rotate(x, cosines, sines):
-    """Rotary position embedding of (batch, length, heads, depth), halves paired."""
+    """Return x with rotary position embedding, halves paired."""
     first, second = jnp.split(x, 2, -1)
     turned = jnp.concatenate([-second, first], -1)
     return x * cosines[:, None] + turned * sines[:, None]
 
 
 def conv(p, x, stride=1, groups=1):
-    """`nn.Conv2d` of channels-last images that keeps their size but for its stride."""
+    """Return `nn.Conv2d` of channels-last images, with "SAME" padding."""
     window = p["weight"].shape[0]
     y = lax.conv_general_dilated(
         x,
@@ -71,7 +71,7 @@ def conv(p, x, stride=1, groups=1):
 
 
 def conv_patches(p, x):
-    """`nn.Conv2d` of windows beside each other: to (n, patches, features)."""
+    """Return `nn.Conv2d` with windows side by side: (n, patches, features)."""
     window = p["weight"].shape[:2]
     dims = ("NHWC", "HWIO", "NHWC")
     y = lax.conv_general_dilated(
@@ -81,13 +81,13 @@ def conv_patches(p, x):
 
 
 def batch_norm(p, x, epsilon=1e-5):
-    """`nn.BatchNorm2d` in eval mode."""
+    """Return `nn.BatchNorm2d` in eval mode."""
     scale = p["weight"] * lax.rsqrt(p["running_var"] + epsilon)
     return x * scale + (p["bias"] - p["running_mean"] * scale)
 
 
 def max_pool(x, window, stride, padding=0):
-    """`nn.MaxPool2d` of channels-last images."""
+    """Return `nn.MaxPool2d` of channels-last images."""
     around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
     return lax.reduce_window(
         x, -jnp.inf, lax.max, (1, window, window, 1), (1, stride, stride, 1), around
@@ -95,5 +95,7 @@ def max_pool(x, window, stride, padding=0):
 
 
 def blocks_of(p):
-    """The parts of an `nn.Sequential` or `nn.ModuleList` with weights, in order."""
+    """Return the parameters of each part of an `nn.Sequential` or `nn.ModuleList`, in
+    order.
+    """
     return [p[number] for number in sorted(p, key=int)]  # JAX sorts names as text

@@ -9,7 +9,7 @@ from .layers import blocks_of, linear
 
 
 def mlp(weights, input):
-    """784 → 3 × 1024 → 10."""
+    """Return the logits of the multi-layer perceptron."""
     *layers, head = blocks_of(weights)
     x = input
     for p in layers:
@@ -18,7 +18,7 @@ def mlp(weights, input):
 
 
 def lstm(weights, x):
-    """Two layers over (batch, length, 128); the last output's head."""
+    """Return the logits of the two-layer LSTM."""
     x = x.swapaxes(0, 1)
     for layer in range(2):
         x = lstm_layer(weights["lstm"], layer, x)
@@ -26,7 +26,7 @@ def lstm(weights, x):
 
 
 def lstm_layer(p, layer, x):
-    """All outputs, (length, batch, width); inputs are multiplied before the loop."""
+    """Return an LSTM layer's outputs (length, batch, width)."""
     recurrent = p[f"weight_hh_l{layer}"]
     bias = p[f"bias_ih_l{layer}"] + p[f"bias_hh_l{layer}"]
     zeros = jnp.zeros((x.shape[1], len(recurrent)))
@@ -43,7 +43,7 @@ def lstm_layer(p, layer, x):
 
 
 def moe(weights, x):
-    """8 experts of SwiGLU, of which each token takes the best 2."""
+    """Return the result of the mixture of 8 experts, the best 2 for each token."""
     tokens = x.reshape(-1, x.shape[-1])
     best, chosen = lax.top_k(linear(weights["router"], tokens), 2)
     shares = nn.one_hot(chosen, len(weights["gate"])) * nn.softmax(best)[..., None]

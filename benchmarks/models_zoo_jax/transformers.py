@@ -9,12 +9,12 @@ from .layers import attention, blocks_of, conv_patches, layer_norm, linear, rms_
 
 
 def mlp(p, x, approximate=False):
-    """Linear, gelu, linear."""
+    """Return linear, GELU, linear of x."""
     return linear(p["2"], nn.gelu(linear(p["0"], x), approximate=approximate))
 
 
 def bert(weights, input_ids, attention_mask):
-    """BERT-base with its pooler."""
+    """Return BERT-base's pooled output."""
     length = input_ids.shape[1]
     x = weights["words"]["weight"][input_ids] + weights["positions"]["weight"][:length]
     x = layer_norm(weights["norm"], x + weights["kinds"]["weight"][0], 1e-12)
@@ -28,7 +28,7 @@ def bert(weights, input_ids, attention_mask):
 
 
 def vit(weights, image):
-    """ViT-B/16."""
+    """Return ViT-B/16's logits."""
     x = conv_patches(weights["patches"], image.transpose(0, 2, 3, 1))
     token = jnp.broadcast_to(weights["token"], (len(x), 1, x.shape[-1]))
     x = jnp.concatenate([token, x], 1) + weights["positions"]
@@ -39,7 +39,7 @@ def vit(weights, image):
 
 
 def gpt2(weights, input_ids):
-    """GPT-2: the scores of all positions."""
+    """Return GPT-2's logits of all positions."""
     words, positions = weights["words"]["weight"], weights["positions"]["weight"]
     x = words[input_ids] + positions[: input_ids.shape[1]]
     for p in blocks_of(weights["blocks"]):
@@ -48,14 +48,14 @@ def gpt2(weights, input_ids):
 
 
 def gpt2_block(p, x, **options):
-    """A block; options are those of its attention."""
+    """Return the result of a GPT-2 block; options are those of its attention."""
     y = layer_norm(p["norms"]["0"], x, 1e-5)
     x = x + attention(p["attention"], y, 12, **options)
     return x + mlp(p["mlp"], layer_norm(p["norms"]["1"], x, 1e-5), approximate=True)
 
 
 def llama(weights, input_ids):
-    """A stack of LLaMA's kind: the scores of the last position."""
+    """Return the LLaMA-style stack's logits of the last position."""
     length = input_ids.shape[1]
     angles = weights["cosines"][:length], weights["sines"][:length]
     x = weights["words"]["weight"][input_ids]
@@ -65,14 +65,14 @@ def llama(weights, input_ids):
 
 
 def llama_block(p, x, **options):
-    """A block; options are those of its attention."""
+    """Return the result of a LLaMA-style block; options are those of its attention."""
     x = x + attention(p["attention"], rms_norm(p["norms"]["0"], x), 16, **options)
     y = rms_norm(p["norms"]["1"], x)
     return x + linear(p["down"], nn.silu(linear(p["gate"], y)) * linear(p["up"], y))
 
 
 def dit_block(weights, x, condition):
-    """A block of DiT-XL/2 with adaptive norms."""
+    """Return the result of a DiT-XL/2 block."""
     parts = linear(weights["modulation"]["1"], nn.silu(condition))[:, None]
     shift, scale, gate, shift2, scale2, gate2 = jnp.split(parts, 6, -1)
     y = layer_norm({}, x, 1e-6) * (1 + scale) + shift

@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """An operator with its sizes.
+    """An operator of the tables with its sizes.
 
     Attributes:
         name: of the entry.
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions; 0 for operators of rows."""
+        """Multiplications and additions; 0 for row operators."""
         if self.family == "conv":
             return 2 * prod(self.result) * prod(self.weight[:-1])
         if self.family in ("gemm", "batched"):
@@ -59,7 +59,7 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """The bytes that have to be read and written at least."""
+        """The least bytes to read and write."""
         shapes = (self.shape, self.weight, self.other, self.result)
         return 4 * sum(prod(shape) for shape in shapes if shape)
 
@@ -68,7 +68,7 @@ ROWS = ("softmax", "layer_norm")  # the others are reductions of the last axis
 
 
 def conv(size: int, inputs: int, outputs: int, window: int, stride: int, groups: int):
-    """A convolution that keeps the size but for its stride."""
+    """Return the case of a convolution with "SAME" padding."""
     name = f"conv_{size}_{inputs}_{outputs}_{window}x{window}_s{stride}"
     weight = (window, window, inputs // groups, outputs)
     shape = (1, size, size, inputs)
@@ -78,7 +78,7 @@ def conv(size: int, inputs: int, outputs: int, window: int, stride: int, groups:
 
 
 def resnet50() -> Iterator[Case]:
-    """ResNet-50: He et al., "Deep residual learning …", 2015, table 1."""
+    """Yield the convolutions of ResNet-50 (He et al. 2015, table 1)."""
     yield conv(224, 3, 64, 7, 2, 1)
     inputs, size = 64, 56
     for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -102,7 +102,7 @@ _INVERTED = (
 
 
 def mobilenet_v2() -> Iterator[Case]:
-    """Convolutions of MobileNetV2: stem, expansions, depthwise, projections, last."""
+    """Yield the convolutions of MobileNetV2."""
     yield conv(224, 3, 32, 3, 2, 1)
     inputs, size = 32, 112
     for expansion, channels, blocks, first in _INVERTED:
@@ -118,20 +118,22 @@ def mobilenet_v2() -> Iterator[Case]:
 
 
 def gemm(rows: int, inner: int, columns: int) -> Case:
-    """A product with weights."""
+    """Return the case of a product by a weight."""
     name = f"gemm_{rows}_{inner}_{columns}"
     return Case(name, "gemm", (rows, inner), (inner, columns))
 
 
 def batched(heads: int, rows: int, inner: int, columns: int) -> Case:
-    """A product of two inputs for each head."""
+    """Return the case of a batched product of two inputs."""
     shapes = (heads, rows, inner), (heads, inner, columns)
     name = f"batched_{heads}_{rows}_{inner}_{columns}"
     return Case(name, "batched", shapes[0], other=shapes[1])
 
 
 def transformers() -> Iterator[Case]:
-    """BERT-base, 128 tokens; GPT-2, a prefill of 64 tokens, and one token."""
+    """Yield the products of BERT-base (128 tokens) and of GPT-2 (64 tokens, and
+    one).
+    """
     for rows, layers in (
         (128, ((768, 768), (768, 2304), (768, 3072), (3072, 768))),
         (64, ((768, 2304), (768, 768), (768, 3072), (3072, 768), (768, 50257))),
@@ -149,20 +151,20 @@ _ROW_SIZES = ((1536, 128), (128, 768), (64, 50257), (32768, 1024))
 
 
 def rows() -> Iterator[Case]:
-    """Softmax, normalisation and reductions of the last axis."""
+    """Yield the cases of softmax, norms and reductions of the last axis."""
     for family in (*ROWS, "sum", "max"):
         for count, width in _ROW_SIZES:
             yield Case(f"{family}_{count}_{width}", family, (count, width))
 
 
 def all_cases() -> list[Case]:
-    """Each once, in the order of the models."""
+    """Return all cases, each once."""
     found = [*resnet50(), *mobilenet_v2(), *transformers(), *rows()]
     return list(dict.fromkeys(found))
 
 
 def arrays(case: Case):
-    """Seeded numbers: the input, the weights, the other input; None for what is not."""
+    """Draw input, weights and second input of a case; None for those it lacks."""
     import numpy as np
 
     rng = np.random.default_rng(0)

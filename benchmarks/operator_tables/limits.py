@@ -25,7 +25,7 @@ SHAPES = {"x86_64-v4": (16, 24), "x86_64-v3": (8, 12)}
 
 
 def kernel(lanes: int, sums: int, groups: int) -> str:
-    """An executable whose every workgroup multiplies and adds in registers."""
+    """Return the MLIR of an executable that only does multiply-adds in registers."""
     vector, memory = f"vector<{lanes}xf32>", f"memref<{sums + 1}x{lanes}xf32>"
     whole = f"tensor<{sums + 1}x{lanes}xf32>"
     rows = range(sums)
@@ -71,7 +71,7 @@ func.func @main(%a: {whole}) -> {whole} {{
 
 
 def fma_peak(level: str, threads: int, clock: str) -> float:
-    """GFLOP/s of all threads together; the groups are many, so that none waits long."""
+    """Measure the peak GFLOP/s of multiply-adds on all threads."""
     import iree.runtime as iree
     from iree.compiler.tools import compile_str
 
@@ -94,7 +94,7 @@ def fma_peak(level: str, threads: int, clock: str) -> float:
 
 
 def copy_bandwidth(threads: int, clock: str) -> float:
-    """GB/s read and written, each thread copying a part of its own."""
+    """Measure the GB/s of copying on all threads."""
     size = COPY // threads
     pairs = [(np.ones(size, "u1"), np.ones(size, "u1")) for _ in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
@@ -114,7 +114,7 @@ def best_seconds(call: Callable[[], object], count: int, clock: str) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the machine's peak rate and bandwidth."""
     level, threads, clock = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     gflops = fma_peak(level, threads, clock)
     print(json.dumps({"gflops": gflops, "gbytes": copy_bandwidth(threads, clock)}))

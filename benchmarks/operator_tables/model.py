@@ -21,7 +21,7 @@ weights = aotc.Weights({case.name: arrays(case)[1] for case in CASES if case.wei
 
 
 def computed(case, x, weight, other):
-    """Compute the case."""
+    """Compute the case on traced arrays; return the result."""
     if case.family == "conv":
         padding = case.weight[0] // 2
         return nn.conv2d(
@@ -33,7 +33,7 @@ def computed(case, x, weight, other):
 
 
 def entry(case):
-    """An entry with the inputs that the case has."""
+    """Return an entry that computes the case."""
     x, other = (aotc.Spec(shape) for shape in (case.shape, case.other))
     if case.weight:
 

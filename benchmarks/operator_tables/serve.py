@@ -27,7 +27,7 @@ CASES = {case.name: case for case in all_cases()}
 
 
 def aotc_calls(bundle: str, threads: int) -> Callable[[str], Call]:
-    """Calls of a bundle's entries, whose inputs are on the device before."""
+    """Return a function by case that calls the bundle's entry on device inputs."""
     import aotc
 
     model = aotc.load(bundle, allow_unsigned=True, threads=threads)
@@ -43,7 +43,7 @@ def aotc_calls(bundle: str, threads: int) -> Callable[[str], Call]:
 
 
 def torch_calls(kind: str, threads: int) -> Callable[[str], Call | None]:
-    """Calls of PyTorch, `eager` or `packed`."""
+    """Return a function by case that calls PyTorch, `eager` or `packed`."""
     import torch
 
     from . import torch_calls as calls
@@ -59,13 +59,13 @@ def torch_calls(kind: str, threads: int) -> Callable[[str], Call | None]:
 
 
 def seconds(call: Call, count: int, clock: str) -> list[float]:
-    """Return the seconds of each of several calls, after one."""
+    """Return the seconds of each of several calls, after a warm-up call."""
     call()
     return seconds_of_calls(call, count, CLOCKS[clock])
 
 
 def save(call: Call, file: str) -> None:
-    """Write the result with the channels last, as all systems but PyTorch have it."""
+    """Write the result of a call as channels-last array."""
     found = call()
     if hasattr(found, "is_mkldnn"):
         found = found.to_dense() if found.is_mkldnn else found
@@ -74,7 +74,7 @@ def save(call: Call, file: str) -> None:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer commands until the input ends."""
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print is no reply
     kind, threads, clock, bundle = sys.argv[1:]

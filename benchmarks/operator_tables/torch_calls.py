@@ -19,7 +19,7 @@ OPERATORS = {
 
 
 def eager(case: Case) -> Callable[[], torch.Tensor]:
-    """A call as one writes it; convolutions are channels-last, their fastest layout."""
+    """Return a function that computes the case in PyTorch, channels-last."""
     x, weight, other = (
         None if each is None else torch.from_numpy(each) for each in arrays(case)
     )
@@ -32,7 +32,9 @@ def eager(case: Case) -> Callable[[], torch.Tensor]:
 
 
 def packed(case: Case) -> Callable[[], torch.Tensor] | None:
-    """A call of oneDNN on blocked layouts, weights packed; None if there are none."""
+    """Return a function that computes the case by oneDNN on packed weights; None if it
+    cannot.
+    """
     if not case.weight:
         return None
     x, weight, _ = arrays(case)
@@ -42,6 +44,7 @@ def packed(case: Case) -> Callable[[], torch.Tensor] | None:
 
 
 def _module(case: Case, weight: torch.Tensor) -> torch.nn.Module:
+    """Return the case's PyTorch module with the given weight."""
     if case.family == "gemm":
         module = torch.nn.Linear(*weight.shape, bias=False)
         module.weight.data = weight.T.contiguous()
@@ -61,5 +64,5 @@ def _module(case: Case, weight: torch.Tensor) -> torch.nn.Module:
 
 
 def _input(case: Case, x: torch.Tensor) -> torch.Tensor:
-    """NHWC memory as PyTorch names its axes: NCHW, channels last."""
+    """Return an NHWC array as a channels-last tensor."""
     return x.permute(0, 3, 1, 2) if case.family == "conv" else x

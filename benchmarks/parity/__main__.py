@@ -27,7 +27,7 @@ from benchmarks.parity.ops import NO_PEER
 
 
 def main() -> int:
-    """Print the table."""
+    """Compare all functions with their peers, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="only these")
     parser.add_argument("--only", default="", help="names that contain this")
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 class Rows:
-    """Counts by part, function and peer."""
+    """Counts of verdicts by part, function and peer."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
@@ -61,7 +61,7 @@ class Rows:
         self.refused: Counter[tuple[str, str, str]] = Counter()
 
     def take(self, results: Iterable[Judged]) -> None:
-        """Count results, and keep those that differ."""
+        """Count verdicts, and keep the results that differ."""
         for each in results:
             row = (each.part, each.name, each.peer)
             self.counts[row][each.verdict] += 1
@@ -73,7 +73,7 @@ class Rows:
                 self.differing.append(each)
 
     def to_json(self) -> list[dict[str, object]]:
-        """One object per row."""
+        """Return one JSON object per row."""
         return [
             {
                 "part": part, "name": name, "peer": peer,
@@ -84,7 +84,7 @@ class Rows:
         ]  # fmt: skip
 
     def print(self, refusals: bool) -> None:
-        """The table, what differs, and the totals by peer."""
+        """Print the table, what differs, and the totals by peer."""
         head = "".join(f"{verdict:>9}" for verdict in VERDICTS)
         print(f"{'part':9}{'function':32}{'peer':6}{head}{'largest (ulps)':>16}")
         for row, counts in self.counts.items():
@@ -101,6 +101,7 @@ class Rows:
             print(_line(row, counts, ""))
 
     def _totals(self) -> Iterator[tuple[tuple[str, str, str], Counter[str]]]:
+        """Yield the sums of all counts by part and peer."""
         totals: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
         for (part, _, peer), counts in self.counts.items():
             totals[part, "all", peer] += counts
@@ -110,6 +111,7 @@ class Rows:
 
 
 def _line(row: tuple[str, str, str], counts: Counter[str], tail: str) -> str:
+    """Return a row of counts as text."""
     part, name, peer = row
     numbers = "".join(f"{counts[verdict]:9}" for verdict in VERDICTS)
     return f"{part:9}{name:32}{peer:6}{numbers}{tail}"

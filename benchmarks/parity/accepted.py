@@ -12,7 +12,9 @@ from benchmarks.parity.agreement import LIMITS, Compared
 
 @dataclass(frozen=True)
 class Accepted:
-    """Names and settings (patterns) that differ from a peer by up to `limit` ulps."""
+    """An accepted difference from a peer: patterns of names and settings, and a
+    limit.
+    """
 
     names: str
     peers: str
@@ -22,7 +24,7 @@ class Accepted:
     parts: str = ""
 
     def covers(self, compared: Compared) -> bool:
-        """Return whether this is the reason for which a result differs."""
+        """Return whether this accepted difference covers a result."""
         patterns = (
             (self.names, compared.name), (self.peers, compared.peer),
             (self.parts, compared.part),
@@ -103,7 +105,7 @@ ACCEPTED = [
 
 
 def reason(compared: Compared) -> str | None:
-    """Return why a result agrees: "" if it does, an accepted difference, or None."""
+    """Return "" if a result agrees, the accepted difference's reason, or None."""
     if compared.difference <= LIMITS[compared.kind]:
         return ""
     return next((each.reason for each in ACCEPTED if each.covers(compared)), None)

@@ -42,7 +42,7 @@ SIGNED = ("exact", "elementwise")
 
 @dataclass(frozen=True)
 class Compared:
-    """A result beside a peer's; `theirs` is None where the peer refuses the setting."""
+    """A result of aotc beside a peer's; `theirs` is None if the peer refuses."""
 
     part: str
     name: str
@@ -55,7 +55,7 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """The largest difference of all elements of all results, in ulps."""
+        """The largest difference of all results, in ulps."""
         ours, theirs = leaves(self.ours), leaves(self.theirs)
         if len(ours) != len(theirs):
             return np.inf
@@ -67,7 +67,7 @@ class Compared:
 
 
 def ulps(ours: Any, theirs: Any, kind: str) -> float:
-    """The largest difference of two arrays; infinite if they are not alike."""
+    """Return the largest difference in ulps; infinite for other shapes or dtypes."""
     if theirs is None:  # a result that the peer does not give
         return 0.0
     ours, theirs = as_numpy(ours), as_numpy(theirs)
@@ -87,6 +87,9 @@ def ulps(ours: Any, theirs: Any, kind: str) -> float:
 
 
 def _distance(ours: Any, theirs: Any, info: Any, kind: str) -> float:
+    """Return the largest difference in ulps of a float dtype, by the kind of
+    function.
+    """
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     if not np.all(same | (np.isfinite(ours) & np.isfinite(theirs))):
         return np.inf
@@ -102,6 +105,7 @@ def _distance(ours: Any, theirs: Any, info: Any, kind: str) -> float:
 
 
 def _signs_differ(ours: Any, theirs: Any) -> bool:
+    """Return whether zeros have different signs."""
     zero = (ours == 0) & (theirs == 0)
     return bool(np.any(zero & (np.signbit(ours) != np.signbit(theirs))))
 
@@ -110,7 +114,7 @@ def _signs_differ(ours: Any, theirs: Any) -> bool:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays of nested tuples, lists and dicts; a `Complex` counts as one."""
+    """Return the arrays of nested tuples, lists and dicts; a `Complex` is one."""
     if isinstance(tree, Complex):
         return [as_numpy(tree.real) + 1j * as_numpy(tree.imag)]
     if isinstance(tree, dict):
@@ -121,7 +125,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of any library in NumPy's form."""
+    """Return an array of any library as a NumPy array."""
     if isinstance(x, Array):
         return np.asarray(x._data)
     if isinstance(x, torch.Tensor):
@@ -133,7 +137,7 @@ def as_numpy(x: Any) -> Any:
 
 
 def as_torch(x: Any) -> Any:
-    """A NumPy array in PyTorch's form."""
+    """Return a NumPy array as a tensor."""
     x = np.array(x)
     if x.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
@@ -149,7 +153,7 @@ GIVEN: dict[str, Callable[[Any], Any]] = {
 
 
 def given(peer: str, tree: Any) -> Any:
-    """A tree of arguments with NumPy arrays in the form of a peer."""
+    """Return a tree of arguments with NumPy arrays as the peer's arrays."""
     convert = GIVEN[peer]
     return jax.tree.map(lambda x: convert(x) if isinstance(x, np.ndarray) else x, tree)
 
@@ -161,7 +165,7 @@ REFUSALS = (
 
 
 def asked(peer: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """(the result of a peer's function of NumPy arrays or None, why it refuses)."""
+    """Call a peer's function; return (result, "") or (None, its error)."""
     try:
         with np.errstate(all="ignore"):
             result = function(*given(peer, args), **given(peer, kwargs))

@@ -33,7 +33,7 @@ MOST = 3
 
 @dataclass(frozen=True)
 class Scalar:
-    """A setting as a function of its f64 arguments alone."""
+    """A setting's call as a function of its f64 arguments alone."""
 
     setting: Setting
 
@@ -44,11 +44,12 @@ class Scalar:
 
     @property
     def _parts(self) -> tuple[list[Any], Any]:
+        """The leaves of all arguments, and their structure."""
         given = (self.setting.args, self.setting.kwargs)
         return jax.tree.flatten(given, is_leaf=lambda x: x is None)
 
     def results(self, function: Callable[..., Any], inputs: Any) -> Any:
-        """Return the results of a function of other inputs."""
+        """Call a function with the f64 arguments replaced by `inputs`."""
         parts, structure = self._parts
         rest = iter(inputs)
         parts = [next(rest) if _is_double(x) else x for x in parts]
@@ -56,7 +57,7 @@ class Scalar:
         return function(*args, **kwargs)
 
     def weighted(self, of: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The sum of the float results, weighted; `of` is the library to compute in."""
+        """Return the function of the inputs that sums the weighted float results."""
 
         def scalar(*inputs):
             parts = [
@@ -70,20 +71,24 @@ class Scalar:
 
 
 def _is_double(x: Any) -> bool:
+    """Return whether something is an f64 array."""
     return isinstance(x, np.ndarray) and x.dtype == np.float64
 
 
 def _is_float(y: Any) -> bool:
+    """Return whether an array is of floats."""
     return dtypes.is_float(dtypes.canonical_dtype(y.dtype))
 
 
 def _flat(tree: Any) -> list[Any]:
+    """Return the leaves of nested tuples and lists."""
     if isinstance(tree, (tuple, list)) and not isinstance(tree, Complex):
         return [leaf for part in tree for leaf in _flat(part)]
     return [tree]
 
 
 def _real(y: Any) -> list[Any]:
+    """Return the real arrays of an array: itself, or both parts of a complex one."""
     is_complex = (
         isinstance(y, Complex) or isinstance(y, jax.Array) and jnp.iscomplexobj(y)
     )
@@ -91,11 +96,12 @@ def _real(y: Any) -> list[Any]:
 
 
 def _weights(shape: tuple[int, ...]) -> Any:
+    """Return fixed random weights of a shape."""
     return np.random.default_rng(len(shape)).uniform(0.5, 1.5, shape)
 
 
 def evaluated(function: Callable[..., Any], inputs: list[Any]) -> Any:
-    """The results of a traced function, transformations and all, by the reference."""
+    """Trace a function and evaluate it by the reference; return its results."""
 
     @aotc.entry(xs=[aotc.Spec(x.shape, x.dtype) for x in inputs])
     def entry(xs):
@@ -108,7 +114,7 @@ def evaluated(function: Callable[..., Any], inputs: list[Any]) -> Any:
 
 
 def compared() -> Iterator[Compared]:
-    """The first settings of every function that JAX has, too."""
+    """Yield derivatives beside JAX's, for the first settings of every function."""
     seen: dict[str, int] = {}
     for setting in all_settings():
         name = full_name(setting)
@@ -126,11 +132,13 @@ def compared() -> Iterator[Compared]:
 
 
 def _has_floats(setting: Setting) -> bool:
+    """Return whether a setting's results have floats."""
     ours = ours_of(setting)(*setting.args, **setting.kwargs)
     return any(y.dtype.kind in "fc" for y in map(np.asarray, leaves(ours)))
 
 
 def _derivatives(scalar: Scalar, name: str, theirs: Any) -> Iterator[Compared]:
+    """Yield gradients, tangents and second derivatives beside JAX's."""
     setting, inputs = scalar.setting, scalar.inputs
     places = tuple(range(len(inputs)))
     tangents = [_weights(x.shape) - 1 for x in inputs]
@@ -152,7 +160,7 @@ def _derivatives(scalar: Scalar, name: str, theirs: Any) -> Iterator[Compared]:
 
 
 def _mapped(scalar: Scalar, name: str, theirs: Any) -> Iterator[Compared]:
-    """Each element of a stack of inputs; the second is the first, a little larger."""
+    """Yield the result of vmap over two inputs beside JAX's."""
     setting = scalar.setting
     stacks = [np.stack([x, 1.01 * x]) for x in scalar.inputs]
 

@@ -71,24 +71,24 @@ FAMILIES = (
 
 
 def all_settings() -> Iterator[Setting]:
-    """Return the settings of all families; the same numbers each time."""
+    """Yield the settings of all families, with the same numbers each time."""
     settings.rng = np.random.default_rng(0)
     for family in FAMILIES:
         yield from family()
 
 
 def full_name(setting: Setting) -> str:
-    """Return the name as a user writes it."""
+    """Return the setting's function name as a user writes it."""
     return f"{setting.package}.{setting.name}"
 
 
 def ours_of(setting: Setting) -> Callable[..., Any]:
-    """The public function."""
+    """Return aotc's function of a setting."""
     return getattr(OURS[setting.package], setting.name)
 
 
 def peer_of(setting: Setting, peer: str) -> tuple[str, Callable[..., Any]] | None:
-    """The library's name and its function, if it has one."""
+    """Return (library, function) of a peer for a setting; None if it has none."""
     for place in PLACES[setting.package][peer]:
         if hasattr(place, setting.name):
             library = place.__name__.partition(".")[0]
@@ -98,7 +98,7 @@ def peer_of(setting: Setting, peer: str) -> tuple[str, Callable[..., Any]] | Non
 
 
 def compared() -> Iterator[Compared]:
-    """Every setting beside each peer that has the function."""
+    """Yield each setting's results beside each peer's."""
     for setting in all_settings():
         ours = ours_of(setting)(*setting.args, **setting.kwargs)
         for peer in setting.peers:

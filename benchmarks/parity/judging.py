@@ -23,7 +23,7 @@ VERDICTS = ("agree", "accepted", "differ", "refused")
 
 @dataclass(frozen=True)
 class Judged:
-    """The outcome of a comparison, without its arrays."""
+    """The verdict on one comparison, without its arrays."""
 
     part: str
     name: str
@@ -36,12 +36,13 @@ class Judged:
 
 
 def judge(part: str, only: str) -> list[Judged]:
-    """The verdicts on all settings of a part whose names contain `only`."""
+    """Return the verdicts on a part's settings whose names contain `only`."""
     warnings.simplefilter("ignore")
     return [_judged(each) for each in PARTS[part]() if only in each.name]
 
 
 def _judged(each: Compared) -> Judged:
+    """Return the verdict on a comparison."""
     verdict, difference = "refused", 0.0
     if not each.refusal:
         why, difference = reason(each), each.difference

@@ -20,22 +20,24 @@ t = torch.from_numpy
 
 
 def drawn(*shape):
-    """Standard normal f32."""
+    """Return random normal f32 numbers."""
     return rng.normal(size=shape).astype("f4")
 
 
 def first(x):
-    """N, spatial…, C → PyTorch's N, C, spatial…."""
+    """Move channels to PyTorch's place: N, spatial…, C → N, C, spatial…."""
     return t(np.moveaxis(x, -1, 1).copy())
 
 
 def last(y):
-    """The inverse of `first`, as NumPy."""
+    """Move channels last and convert to NumPy; the inverse of `first`."""
     return np.moveaxis(y.detach().numpy(), 1, -1)
 
 
 def torch_kernel(kernel):
-    """Spatial…, C / groups, F → F, C / groups, spatial…."""
+    """Transpose a kernel to PyTorch's layout: spatial…, C / groups, F → F, C / groups,
+    ….
+    """
     return t(np.moveaxis(kernel, (-1, -2), (0, 1)).copy())
 
 
@@ -43,7 +45,7 @@ def torch_kernel(kernel):
 
 
 def convolutions():
-    """Convolutions against both peers; conv_transpose and conv_general_dilated."""
+    """Yield convolutions beside both peers."""
     torch_convs = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
     for rank, s, p, d, groups in itertools.product(
         (1, 2, 3), (1, 2), (0, 1), (1, 2), (1, 2, 4)
@@ -72,7 +74,7 @@ def convolutions():
 
 
 def transposed_convolutions():
-    """PyTorch's for numbers, JAX's for the named paddings."""
+    """Yield transposed convolutions beside PyTorch's or JAX's."""
     convs = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
     for rank, s, p, more, d, groups in itertools.product(
         (1, 2, 3), (1, 2, 3), (0, 1), (0, 1), (1, 2), (1, 2)
@@ -96,7 +98,7 @@ def transposed_convolutions():
 
 
 def pools():
-    """All of PyTorch's poolings."""
+    """Yield poolings beside PyTorch's."""
     most = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
     means = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
     for rank, w, s, p, ceil in itertools.product(
@@ -124,7 +126,7 @@ def pools():
 
 
 def resizes():
-    """PyTorch's interpolate, and JAX's resize, which excludes what is outside."""
+    """Yield resizes beside PyTorch's and JAX's."""
     modes = {"linear": "bilinear", "cubic": "bicubic"}
     for method, size, corners in itertools.product(
         modes, ((10, 14), (3, 4), (1, 2), (5, 7), (13, 3)), (False, True)
@@ -172,7 +174,7 @@ def resizes():
 
 
 def normalizations():
-    """Normalisations and the softmax family."""
+    """Yield norms and softmaxes beside the peers'."""
     for channels, groups in ((4, 2), (6, 3), (6, 1)):
         x, s, b = drawn(3, 5, 4, channels), drawn(channels), drawn(channels)
         scale, bias = t(s), t(b)
@@ -215,7 +217,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def class_losses():
-    """Losses over classes."""
+    """Yield classification losses beside the peers'."""
     for how, smooth in itertools.product(REDUCTIONS, (0.0, 0.1)):
         x, y = drawn(6, 5), rng.integers(0, 5, 6)
         y[2] = 3
@@ -254,7 +256,7 @@ def class_losses():
 
 
 def losses():
-    """Losses over elements and vectors."""
+    """Yield other losses beside the peers'."""
     for how in REDUCTIONS:
         x, y = 2 * drawn(6, 5), drawn(6, 5)
         p, hot = 1 / (1 + np.exp(-x)), (rng.random((6, 5)) < 0.5).astype("f4")
@@ -308,7 +310,7 @@ def losses():
 
 
 def attentions():
-    """Attention against both peers."""
+    """Yield attention beside both peers'."""
     for heads, causal, masked, biased in itertools.product(
         (1, 2, 4), (False, True), (False, True), (False, True)
     ):
@@ -345,7 +347,7 @@ def attentions():
 
 
 def cells():
-    """Recurrent cells of PyTorch, with its parameters transposed."""
+    """Yield recurrent cells beside PyTorch's."""
     for inputs, units in ((3, 4), (5, 2)):
         x, h, c = drawn(2, inputs), drawn(2, units), drawn(2, units)
         for name, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3)):
@@ -367,7 +369,7 @@ def cells():
 
 
 def recurrent_layers():
-    """Recurrent layers of PyTorch over sequences, in both directions."""
+    """Yield recurrent layers beside PyTorch's, in both directions."""
     xs = drawn(5, 2, 3)
     for name, ours in (("LSTM", nn.lstm), ("GRU", nn.gru), ("RNN", nn.simple_rnn)):
         layer = getattr(torch.nn, name)(3, 4, bidirectional=True)
@@ -380,7 +382,7 @@ def recurrent_layers():
 
 
 def quantizations():
-    """Quantised numbers, matrix products and fake quantisation."""
+    """Yield quantised operations beside the peers'."""
     for low, high, kind, ours_kind in (
         (-128, 127, torch.qint8, "i8"), (0, 255, torch.quint8, "u8"),
     ):  # fmt: skip
@@ -410,7 +412,7 @@ FAMILIES = (
 
 
 def compared() -> Iterator[Compared]:
-    """All settings, one after the other."""
+    """Yield all comparisons of aotc.nn."""
     for family in FAMILIES:
         for number, (name, ours, theirs) in enumerate(family()):
             library = type(theirs).__module__.partition(".")[0]

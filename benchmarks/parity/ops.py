@@ -48,7 +48,7 @@ OP_KINDS = {
 
 
 def compared() -> Iterator[Compared]:
-    """Every case of every op, beside each peer."""
+    """Yield every case of every op beside each peer."""
     for name in OPS:
         if name in DEVICES:
             yield from _over_devices(name)
@@ -58,6 +58,7 @@ def compared() -> Iterator[Compared]:
 
 
 def _beside_peers(name: str, case: Case) -> Iterator[Compared]:
+    """Yield the reference results of one case beside each peer's."""
     for sizes in case.size_choices():
         arrays, attributes = case.arrays(sizes), case.attributes(sizes)
         with context(), np.errstate(all="ignore"):
@@ -75,17 +76,19 @@ def _beside_peers(name: str, case: Case) -> Iterator[Compared]:
 
 
 def _in_dtypes_of(ours: list[Any], theirs: Any) -> list[Any]:
+    """Return the peer's results cast to the dtypes of aotc's."""
     pairs = zip(ours, leaves(theirs), strict=False)
     with np.errstate(all="ignore"):
         return [y if y is None else np.asarray(y).astype(x.dtype) for x, y in pairs]
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of limit that the op is judged by."""
+    """Return the kind of an op, which determines its error limit."""
     return OP_KINDS.get(name, KINDS.get(family_of(OPS[name]), "exact"))
 
 
 def _over_devices(name: str) -> Iterator[Compared]:
+    """Yield a collective op's results beside JAX's."""
     rng = np.random.default_rng(0)
     for attributes, theirs in DEVICES[name]:
         for dtype in ("f4", "f8", "i4"):

@@ -10,33 +10,33 @@ from aotc.dialects.ops.indexing import IndexMap
 
 
 def largest_positive(v):
-    """±1 for each column of v: what makes its largest element positive."""
+    """Return for each column of v the sign that makes its largest element positive."""
     at = jnp.argmax(abs(v), -2, keepdims=True)
     return jnp.sign(jnp.take_along_axis(v, at, -2))
 
 
 def qr(x):
-    """Decompose with a diagonal of r that is at least 0, as ours."""
+    """Return QR factors with a nonnegative diagonal of r, as aotc's."""
     q, r = jnp.linalg.qr(x)
     sign = jnp.where(jnp.diagonal(r, axis1=-2, axis2=-1) < 0, -1, 1).astype(x.dtype)
     return q * sign[..., None, :], r * sign[..., None]
 
 
 def eigh(x):
-    """Decompose with the signs of ours."""
+    """Return eigenvalues and eigenvectors with aotc's signs."""
     w, v = jnp.linalg.eigh(x)
     return w, v * largest_positive(v)
 
 
 def svd(x):
-    """Decompose with the signs of ours."""
+    """Return the SVD with aotc's signs."""
     u, s, vh = jnp.linalg.svd(x, full_matrices=False)
     sign = largest_positive(u)
     return u * sign, s, vh * jnp.swapaxes(sign, -1, -2)
 
 
 def fft(re, im, axis, inverse):
-    """Neither direction divides by the size."""
+    """Return the FFT; neither direction divides by the size."""
     z = lax.complex(re, im)
     transform, norm = (jnp.fft.ifft, "forward") if inverse else (jnp.fft.fft, None)
     z = transform(z, axis=axis, norm=norm)
@@ -44,7 +44,7 @@ def fft(re, im, axis, inverse):
 
 
 def windows(x, window, strides, dilation):
-    """Patches, whose channels vary slowest."""
+    """Return the windows of x as patches."""
     spatial = "DHW"[-len(window) :]
     numbers = (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
     y = lax.conv_general_dilated_patches(
@@ -55,7 +55,7 @@ def windows(x, window, strides, dilation):
 
 
 def conv_general(x, kernel, strides, padding, dilation, groups):
-    """Channels last."""
+    """Return the channels-last convolution."""
     spatial = "DHW"[-len(strides) :]
     numbers = (f"N{spatial}C", f"{spatial}IO", f"N{spatial}C")
     around = list(zip(padding[::2], padding[1::2], strict=True))
@@ -66,7 +66,7 @@ def conv_general(x, kernel, strides, padding, dilation, groups):
 
 
 def pool(combine, start):
-    """A reduction over windows of the spatial axes."""
+    """Return a pooling function by a reduction and its initial value."""
 
     def pooled(x, window, strides, padding, dilation):
         around = [(0, 0), *zip(padding[::2], padding[1::2], strict=True), (0, 0)]
@@ -81,20 +81,20 @@ def pool(combine, start):
 
 
 def cut(x, start, sizes, strides):
-    """Cut an axis, given where to stop instead of how many."""
+    """Return a slice, given its sizes instead of its ends."""
     parts = zip(start, sizes, strides, strict=True)
     stop = [a + max(n - 1, 0) * s + (n > 0) for a, n, s in parts]
     return lax.slice(x, start, stop, strides)
 
 
 def pad(x, low, high, interior, value):
-    """Pad axis by axis."""
+    """Return the padded array."""
     widths = list(zip(low, high, interior, strict=True))
     return lax.pad(x, jnp.asarray(value).astype(x.dtype), widths)
 
 
 def gather(x, *indices, **attributes):
-    """Gather with windows of one element along the indexed axes."""
+    """Return the gather of single elements along the indexed axes."""
     at = IndexMap(**attributes)
     if any(x.shape[axis] == 0 for axis in at.axes):
         raise NotImplementedError("an empty axis of which nothing may be read")
@@ -111,7 +111,7 @@ def gather(x, *indices, **attributes):
 
 
 def scatter(combine):
-    """The opposite of `gather`."""
+    """Return a scatter function that combines updates; the opposite of `gather`."""
 
     def scattered(x, updates, *indices, **attributes):
         at = IndexMap(**attributes)
@@ -127,7 +127,7 @@ def scatter(combine):
 
 
 def linear_recurrence(a, x, axis, reverse):
-    """Compute the recurrence by composing affine maps."""
+    """Return the linear recurrence, by composing affine maps."""
 
     def after(first, second):
         return first[0] * second[0], second[0] * first[1] + second[1]
@@ -136,7 +136,7 @@ def linear_recurrence(a, x, axis, reverse):
 
 
 def normalize(x, axes, epsilon, centered):
-    """The statistics of ours, given to `standardize`."""
+    """Return `standardize` of x with aotc's statistics."""
     given = (
         {}
         if centered
@@ -146,7 +146,7 @@ def normalize(x, axes, epsilon, centered):
 
 
 def attention(query, key, value, bias, scale, causal):
-    """JAX gives no sums of logarithms."""
+    """Return the attention, without the log-sums."""
     y = jax.nn.dot_product_attention(
         query, key, value, bias if bias.ndim else None, scale=scale, is_causal=causal
     )
@@ -154,20 +154,20 @@ def attention(query, key, value, bias, scale, causal):
 
 
 def dot_general(x, y, lhs_batch, rhs_batch, lhs_contract, rhs_contract, dtype=""):
-    """Multiply in the operands' dtype, or another."""
+    """Return the product in the operands' dtype, or another."""
     numbers = ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
     wide = dtypes.to_numpy(dtype) if dtype else x.dtype
     return lax.dot_general(x, y, numbers, preferred_element_type=wide)
 
 
 def shift_right(x, y):
-    """Shift by the sign of the dtype."""
+    """Return the right shift, arithmetic or logical by the dtype."""
     unsigned = jnp.issubdtype(x.dtype, jnp.unsignedinteger)
     return (lax.shift_right_logical if unsigned else lax.shift_right_arithmetic)(x, y)
 
 
 def over_devices(function):
-    """Compute a collective on an array with a leading axis of devices."""
+    """Return a function that computes a collective on an array with a device axis."""
     return lambda x: jax.vmap(function, axis_name="data")(x)
 
 

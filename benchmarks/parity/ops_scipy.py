@@ -8,7 +8,7 @@ import scipy.special
 
 
 def each(function):
-    """A function of single matrices, for stacks of them."""
+    """Return a function of single matrices as one of stacks."""
 
     def stacked(*arrays):
         batch = arrays[0].shape[:-2]
@@ -23,13 +23,13 @@ def each(function):
 
 
 def lu(x):
-    """The permutation as positions of rows."""
+    """Return the LU decomposition, with the permutation as row indices."""
     permutation, low, up = scipy.linalg.lu(x, p_indices=True)
     return low - np.eye(len(x), dtype=x.dtype) + up, np.argsort(permutation)
 
 
 def linear_recurrence(a, x, axis, reverse):
-    """A solve with the bidiagonal matrix of the recurrence."""
+    """Return the linear recurrence by a bidiagonal solve."""
     if not x.size:
         raise NotImplementedError("an empty matrix")
     a, x = (np.moveaxis(v, axis, 0) for v in (a, x))
@@ -46,14 +46,14 @@ def linear_recurrence(a, x, axis, reverse):
 
 
 def fft(re, im, axis, inverse):
-    """Neither direction divides by the size."""
+    """Return the FFT; neither direction divides by the size."""
     transform = scipy.fft.ifft if inverse else scipy.fft.fft
     z = transform(re + 1j * im, axis=axis, norm="forward" if inverse else None)
     return z.real, z.imag
 
 
 def conv_general(x, kernel, strides, padding, dilation, groups):
-    """One channel with one feature after the other."""
+    """Return the convolution, channel by channel and feature by feature."""
     if not x.size:
         raise NotImplementedError("empty images")
     pairs = zip(padding[::2], padding[1::2], strict=True)
@@ -81,12 +81,12 @@ def conv_general(x, kernel, strides, padding, dilation, groups):
 
 
 def eigh(x):
-    """The eigenvalues; the signs of eigenvectors are a convention."""
+    """Return the eigenvalues, as signs of eigenvectors are arbitrary."""
     return each(lambda a: scipy.linalg.eigvalsh((a + a.T) / 2))(x)[0], None
 
 
 def svd(x):
-    """The singular values; the signs of vectors are a convention."""
+    """Return the singular values, as signs of vectors are arbitrary."""
     return None, each(scipy.linalg.svdvals)(x)[0], None
 
 

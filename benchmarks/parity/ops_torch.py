@@ -12,17 +12,17 @@ DTYPES = {
 
 
 def first(x):
-    """N, spatial…, C → N, C, spatial…."""
+    """Move channels from last to PyTorch's place."""
     return x.movedim(-1, 1)
 
 
 def last(y):
-    """The inverse of `first`."""
+    """Move channels from PyTorch's place to last."""
     return y.movedim(1, -1)
 
 
 def along_axes(reduce):
-    """A reduction of one axis, for several."""
+    """Return a reduction over several axes, by one of a single axis."""
 
     def reduced(x, axes):
         for axis in sorted(axes, reverse=True):
@@ -33,7 +33,7 @@ def along_axes(reduce):
 
 
 def forwards(accumulate):
-    """Along an axis, or from its end."""
+    """Return a cumulative function that can run from the end."""
 
     def accumulated(x, axis, reverse):
         y = accumulate(x.flip(axis) if reverse else x, axis)
@@ -43,39 +43,39 @@ def forwards(accumulate):
 
 
 def signs(v):
-    """±1 for each column of v: what makes its largest element positive."""
+    """Return for each column of v the sign that makes its largest element positive."""
     at = abs(v).argmax(-2, keepdim=True)
     return torch.sign(torch.take_along_dim(v, at, -2))
 
 
 def qr(x):
-    """Decompose with a diagonal of r that is at least 0, as ours."""
+    """Return QR factors with a nonnegative diagonal of r, as aotc's."""
     q, r = torch.linalg.qr(x)
     sign = torch.where(r.diagonal(dim1=-2, dim2=-1) < 0, -1, 1).to(x.dtype)
     return q * sign[..., None, :], r * sign[..., None]
 
 
 def eigh(x):
-    """Decompose with the signs of ours."""
+    """Return eigenvalues and eigenvectors with aotc's signs."""
     w, v = torch.linalg.eigh((x + x.mT) / 2)
     return w, v * signs(v)
 
 
 def svd(x):
-    """Decompose with the signs of ours."""
+    """Return the SVD with aotc's signs."""
     u, s, vh = torch.linalg.svd(x, full_matrices=False)
     return u * signs(u), s, vh * signs(u).mT
 
 
 def lu(x):
-    """The permutation comes as a matrix."""
+    """Return the LU decomposition, with the permutation as row indices."""
     p, low, up = torch.linalg.lu(x)
     eye = torch.eye(x.shape[-1], dtype=x.dtype)
     return low - eye + up, p.argmax(-2)
 
 
 def fft(re, im, axis, inverse):
-    """Neither direction divides by the size."""
+    """Return the FFT; neither direction divides by the size."""
     z = torch.complex(re, im)
     transform, norm = (torch.fft.ifft, "forward") if inverse else (torch.fft.fft, None)
     z = transform(z, dim=axis, norm=norm)
@@ -83,53 +83,53 @@ def fft(re, im, axis, inverse):
 
 
 def windows(x, window, strides, dilation):
-    """Unfolded with gaps, then read at the dilation."""
+    """Return the windows of x, by unfolding."""
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True), 1):
         x = x.unfold(axis, d * (w - 1) + 1, s)[..., ::d]
     return x.movedim(1 + len(window), -1)
 
 
 def conv_general(x, kernel, strides, padding, dilation, groups):
-    """Padded first, as both sides may differ."""
+    """Return the convolution of x, padded before as both sides may differ."""
     conv = (F.conv1d, F.conv2d, F.conv3d)[len(strides) - 1]
     x, kernel = around(first(x), padding, 0.0), kernel.movedim((-1, -2), (0, 1))
     return last(conv(x, kernel, None, strides, 0, dilation, groups))
 
 
 def around(x, padding, value):
-    """PyTorch's padding begins with the last axis."""
+    """Return x padded around its spatial axes."""
     pairs = list(zip(padding[::2], padding[1::2], strict=True))
     return F.pad(x, [n for pair in pairs[::-1] for n in pair], value=value)
 
 
 def sum_pool(x, window, strides, padding, dilation):
-    """A sum over the unfolded."""
+    """Return the sum pooling, by unfolding."""
     x = last(around(first(x), padding, 0.0))
     axes = tuple(range(1 + len(window), 1 + 2 * len(window)))
     return windows(x, window, strides, dilation).sum(axes, dtype=x.dtype)
 
 
 def max_pool(x, window, strides, padding, dilation):
-    """Padded first, as both sides may differ."""
+    """Return the max pooling of x, padded before."""
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(window) - 1]
     x = around(first(x), padding, -torch.inf)
     return last(pool(x, window, strides, 0, dilation))
 
 
 def cut(x, start, sizes, strides):
-    """Slices."""
+    """Return a strided slice."""
     parts = zip(start, sizes, strides, strict=True)
     return x[tuple(slice(a, a + n * s, s) for a, n, s in parts)]
 
 
 def broadcast(x, shape, axes):
-    """Size 1 where x has no axis."""
+    """Return x broadcast to a shape, with its axes at `axes`."""
     kept = [x.shape[axes.index(i)] if i in axes else 1 for i in range(len(shape))]
     return x.reshape(kept).expand(shape)
 
 
 def dot_general(x, y, lhs_batch, rhs_batch, lhs_contract, rhs_contract, dtype=""):
-    """Multiply by numbered axes."""
+    """Return the contraction over numbered axes."""
     names = iter("abcdefghijklmnop")
     left = [next(names) for _ in x.shape]
     right = [next(names) for _ in y.shape]
@@ -144,7 +144,7 @@ def dot_general(x, y, lhs_batch, rhs_batch, lhs_contract, rhs_contract, dtype=""
 
 
 def normalize(x, axes, epsilon, centered):
-    """Layer norm or RMS norm, where the axes are the last ones."""
+    """Return the layer norm or RMS norm, if the axes are the last ones."""
     if axes != tuple(range(x.ndim - len(axes), x.ndim)):
         raise NotImplementedError("axes that are not the last ones")
     shape = [x.shape[axis] for axis in axes]
@@ -154,7 +154,7 @@ def normalize(x, axes, epsilon, centered):
 
 
 def attention(query, key, value, bias, scale, causal):
-    """PyTorch gives no sums of logarithms, and takes a bias or a causal mask."""
+    """Return the attention with a bias or causal mask, without the log-sums."""
     if bias.ndim and causal:
         raise NotImplementedError("a bias and a causal mask")
     y = F.scaled_dot_product_attention(
@@ -165,19 +165,19 @@ def attention(query, key, value, bias, scale, causal):
 
 
 def windowed(x, starts, sizes):
-    """Slices from where they fit."""
+    """Return slices at clamped start indices."""
     fits = zip(starts.tolist(), x.shape, sizes, strict=True)
     return tuple(slice(a := max(0, min(i, n - m)), a + m) for i, n, m in fits)
 
 
 def dynamic_update_slice(x, update, starts):
-    """Update by assignment."""
+    """Return x with a slice assigned."""
     x[windowed(x, starts, update.shape)] = update
     return x
 
 
 def bitwise_shift(shift):
-    """Counts in range only: others are undefined."""
+    """Return a shift function that refuses counts out of range."""
 
     def shifted(x, y):
         if ((y < 0) | (y >= 8 * x.dtype.itemsize)).any():
@@ -188,7 +188,7 @@ def bitwise_shift(shift):
 
 
 def cast(x, dtype):
-    """Cast values in range; elsewhere it is undefined."""
+    """Return the cast of values in range; elsewhere it is undefined."""
     kind = DTYPES[dtype]
     if x.is_floating_point() and not kind.is_floating_point and dtype != "bool":
         info = torch.iinfo(kind)
@@ -198,7 +198,7 @@ def cast(x, dtype):
 
 
 def triangular_solve(a, x, lower, transpose, unit_diagonal):
-    """The transposed of a lower triangle is an upper one."""
+    """Return the solution of a triangular system."""
     a = a.mT if transpose else a
     return torch.linalg.solve_triangular(
         a, x, upper=lower == transpose, unitriangular=unit_diagonal

@@ -56,7 +56,7 @@ SCHEDULES: dict[str, Setting] = {
 
 
 def matrices(tree: Any) -> Any:
-    """A mask: what has two axes."""
+    """Return a mask that is true for arrays with two axes."""
     return {name: x.ndim > 1 for name, x in tree.items()}
 
 
@@ -141,7 +141,7 @@ ONLY_F32 = ("adafactor", "MultiSteps")
 
 
 def compared() -> Iterator[Compared]:
-    """All settings: optimizers, schedules, and the arguments of what has them."""
+    """Yield all optimizers and schedules beside optax's."""
     for setting, make in SCHEDULES.items():
         ours = [float(make(optim)(np.int32(count))) for count in COUNTS]
         theirs = [float(make(optax)(count)) for count in COUNTS]
@@ -160,7 +160,7 @@ def compared() -> Iterator[Compared]:
 
 
 def stepped(setting: str, make: Setting, dtype: str) -> Compared:
-    """The parameters after each step."""
+    """Return the parameters after each step beside optax's."""
     params, grads = drawn(dtype, with_inf=setting == "apply_if_finite")
     ours = trajectory(optim, make(optim), params, grads)
     theirs = trajectory(optax, make(optax), *given("jax", (params, grads)))
@@ -169,7 +169,7 @@ def stepped(setting: str, make: Setting, dtype: str) -> Compared:
 
 
 def drawn(dtype: str, with_inf: bool) -> tuple[Any, list[Any]]:
-    """Parameters, and gradients for each step; some of them 0."""
+    """Return random parameters, and gradients for each step."""
     rng = np.random.default_rng(0)
     shapes = {"kernel": (12, 8), "filter": (3, 2, 4, 5), "bias": (8,), "gain": ()}
 
@@ -187,7 +187,7 @@ def drawn(dtype: str, with_inf: bool) -> tuple[Any, list[Any]]:
 
 
 def trajectory(library: Any, optimizer: Any, params: Any, grads: list[Any]) -> Any:
-    """The parameters after each gradient."""
+    """Return the parameters after each gradient."""
     state, found = optimizer.init(params), []
     for grad in grads:
         updates, state = optimizer.update(grad, state, params)
@@ -197,7 +197,7 @@ def trajectory(library: Any, optimizer: Any, params: Any, grads: list[Any]) -> A
 
 
 def fits(ours: Any, theirs: Any) -> bool:
-    """Return whether our arguments are the peer's in order, names and defaults.
+    """Return whether a peer's signature has aotc's names, order and defaults.
 
     It may have more of them, if they have defaults.
     """
@@ -215,6 +215,7 @@ def fits(ours: Any, theirs: Any) -> bool:
 
 
 def _same_default(ours: Any, theirs: Any) -> bool:
+    """Return whether a default value equals the peer's."""
     if isinstance(ours, str):  # a dtype
         return bool(np.dtype(theirs) == np.dtype({"f32": "float32"}[ours]))
     return bool(ours == theirs)

@@ -38,6 +38,7 @@ class Setting:
 
 
 def _shown(value: Any) -> str:
+    """Return an argument as text, arrays by dtype and shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, (tuple, list)):
@@ -46,7 +47,7 @@ def _shown(value: Any) -> str:
 
 
 def drawn(shape: Sequence[int], dtype: Any = "f8", low: float = -2, high: float = 2):
-    """Uniform floats, or integers from low to high; all elements differ in practice."""
+    """Return random floats or integers in a range."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
@@ -57,7 +58,7 @@ def drawn(shape: Sequence[int], dtype: Any = "f8", low: float = -2, high: float 
 
 
 def with_nan(x: Any) -> Any:
-    """Some elements, but none of the first along any axis, are NaN."""
+    """Return a copy with some elements NaN, but none of the first along any axis."""
     chosen = rng.random(x.shape) < 0.3
     for axis in range(x.ndim):
         np.moveaxis(chosen, axis, 0)[:1] = False
@@ -90,13 +91,14 @@ NOT_IN_TORCH = set(["fabs", "fix", "rint", "cbrt", "isnan"])
 
 
 def unary() -> Iterator[Setting]:
-    """Functions of one array."""
+    """Yield settings of functions of one array."""
     for names, (kind, low, high) in UNARY.items():
         for name in names.split():
             yield from _unary(name, kind, low, high)
 
 
 def _unary(name: str, kind: str, low: float, high: float) -> Iterator[Setting]:
+    """Yield settings of one function for several dtypes and shapes."""
     for dtype in ("f2", ml_dtypes.bfloat16, *FLOATS):
         for shape in ((), (3, 4), (2, 0)) if dtype in FLOATS else ((3, 4),):
             x = drawn(shape, dtype, low, high)
@@ -140,7 +142,7 @@ PAIRS = [((3, 4), (4,)), ((2, 1, 3), (4, 1)), ((), (3,)), ((0, 3), (1, 3))]
 
 
 def binary() -> Iterator[Setting]:
-    """Functions of two arrays."""
+    """Yield settings of functions of two arrays."""
     for names, (kind, low, high) in BINARY.items():
         for name, dtype in itertools.product(names.split(), FLOATS):
             for shapes in PAIRS:
@@ -170,7 +172,7 @@ def binary() -> Iterator[Setting]:
 
 
 def several() -> Iterator[Setting]:
-    """The other elementwise functions."""
+    """Yield settings of the other elementwise functions."""
     for dtype in FLOATS:
         x, y = drawn((3, 4), dtype), drawn((4,), dtype)
         condition = drawn((3, 1), "?")
@@ -237,6 +239,7 @@ def reductions() -> Iterator[Setting]:
 
 
 def _masked() -> Iterator[Setting]:
+    """Yield settings of reductions with a mask."""
     for name, dtype, axis in itertools.product(
         ("sum", "prod", "mean", "var", "std", "max", "min", "all", "any"),
         FLOATS,
@@ -272,7 +275,7 @@ def nan_reductions() -> Iterator[Setting]:
 
 
 def cumulative() -> Iterator[Setting]:
-    """Running sums and the like."""
+    """Yield settings of cumulative functions."""
     for name, dtype in itertools.product(("cumsum", "cumprod"), ("f4", "f8", "i4")):
         for shape, axis in (((3, 4), None), ((3, 4), 0), ((2, 3, 4), -2), ((0, 3), 1)):
             x = drawn(shape, dtype)
@@ -318,7 +321,7 @@ def cumulative() -> Iterator[Setting]:
 
 
 def orders() -> Iterator[Setting]:
-    """Sorts, searches and counts."""
+    """Yield settings of sorts, searches and counts."""
     for name, dtype, axis in itertools.product(
         ("sort", "argsort"), ("f4", "f8", "i4", "u1"), (None, 0, -1)
     ):
@@ -342,7 +345,7 @@ def orders() -> Iterator[Setting]:
 
 
 def distributions() -> Iterator[Setting]:
-    """Quantiles and histograms."""
+    """Yield settings of quantiles and histograms."""
     for method in ("linear", "lower", "higher", "midpoint", "nearest"):
         for axis, keepdims in ((None, False), (0, True), ((0, 1), True)):
             q = np.array([0.0, 0.21, 0.5, 1.0])

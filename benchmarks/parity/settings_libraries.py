@@ -21,7 +21,7 @@ SPECIAL_PAIRS = {"xlogy": -2, "xlog1py": -0.9, "betaln": 0.1}
 
 
 def special() -> Iterator[Setting]:
-    """Special functions: of one array, of two, and sums of logarithms."""
+    """Yield settings of special functions."""
     peers = ("numpy", "jax", "torch")
     for names, (low, high, kind) in SPECIAL.items():
         for name, dtype in itertools.product(names.split(), ("f4", "f8")):
@@ -57,18 +57,18 @@ def special() -> Iterator[Setting]:
 
 
 def square(n: int, *batch: int, dtype: str = "f8"):
-    """Well conditioned matrices."""
+    """Return a well-conditioned square matrix."""
     return drawn((*batch, n, n), dtype) + 3 * np.eye(n, dtype=dtype)
 
 
 def definite(n: int, *batch: int, dtype: str = "f8"):
-    """Symmetric positive definite matrices."""
+    """Return a symmetric positive definite matrix."""
     x = square(n, *batch, dtype=dtype)
     return x @ np.swapaxes(x, -1, -2)
 
 
 def linalg() -> Iterator[Setting]:
-    """Linear algebra, also of stacks and of f32."""
+    """Yield settings of linear algebra, with stacks and f32."""
     both = ("numpy", "jax", "torch")
     for dtype, batch in itertools.product(("f4", "f8"), ((), (3,))):
 
@@ -96,7 +96,7 @@ def linalg() -> Iterator[Setting]:
 
 
 def norms() -> Iterator[Setting]:
-    """Norms of vectors and matrices, and condition numbers."""
+    """Yield settings of norms and condition numbers."""
     for dtype, batch in itertools.product(("f4", "f8"), ((), (3,))):
 
         def of(name, *args, **kwargs):
@@ -119,7 +119,7 @@ def norms() -> Iterator[Setting]:
 
 
 def single_matrices() -> Iterator[Setting]:
-    """Functions that peers have of single matrices."""
+    """Yield settings of functions that peers have for single matrices only."""
     for dtype in ("f4", "f8"):
 
         def of(name, *args, dtype=dtype, **kwargs):
@@ -142,7 +142,7 @@ def single_matrices() -> Iterator[Setting]:
 
 
 def fourier() -> Iterator[Setting]:
-    """Transforms of reals and complex numbers."""
+    """Yield settings of Fourier transforms."""
     for dtype, norm in (("f4", None), ("f8", None), ("f8", "ortho"), ("f8", "forward")):
 
         def of(name, *args, **kwargs):
@@ -165,7 +165,7 @@ def fourier() -> Iterator[Setting]:
 
 
 def spectra() -> Iterator[Setting]:
-    """Frequencies, shifts and cosine transforms."""
+    """Yield settings of frequencies, shifts and cosine transforms."""
     for axes in (None, 0, (0, 2)):
         for name in ("fftshift", "ifftshift"):
             both = ("numpy", "jax", "torch")

@@ -14,12 +14,12 @@ from benchmarks.parity.settings import Setting, drawn
 def of_numpy(
     name: str, *args, kind: str = "exact", smooth: bool = True, **kwargs
 ) -> Setting:
-    """A setting of aotc.numpy."""
+    """Return a setting of aotc.numpy."""
     return Setting("numpy", name, args, kwargs, kind, smooth)
 
 
 def shapes() -> Iterator[Setting]:
-    """Functions that move all elements."""
+    """Yield settings of functions that reorder or reshape all elements."""
     for dtype in ("f8", "i4"):
         x = drawn((2, 3, 4), dtype)
         for shape in ((6, 4), (-1,), (2, -1, 2), (24,)):
@@ -31,7 +31,7 @@ def shapes() -> Iterator[Setting]:
 
 
 def turns() -> Iterator[Setting]:
-    """Functions that turn, roll and swap."""
+    """Yield settings of functions that flip, roll and transpose."""
     for dtype in ("f8", "i4"):
         x = drawn((2, 3, 4), dtype)
         for axis in (None, 0, -1, (0, 2)):
@@ -51,7 +51,7 @@ def turns() -> Iterator[Setting]:
 
 
 def repeats() -> Iterator[Setting]:
-    """Functions that repeat elements, and add or take away axes of size 1."""
+    """Yield settings of functions that repeat elements, or add and remove axes."""
     for dtype in ("f8", "i4"):
         x = drawn((2, 3, 4), dtype)
         for reps in (2, (2, 1), (1, 2, 1, 2), 0):
@@ -74,7 +74,7 @@ def repeats() -> Iterator[Setting]:
 
 
 def joins() -> Iterator[Setting]:
-    """Functions that join and split."""
+    """Yield settings of functions that join and split."""
     x, y = drawn((2, 3)), drawn((2, 3))
     for axis in (0, 1, -1, None):
         yield of_numpy(
@@ -106,7 +106,7 @@ def joins() -> Iterator[Setting]:
 
 
 def choices() -> Iterator[Setting]:
-    """Functions that read at indices."""
+    """Yield settings of functions that index."""
     x, at = drawn((4, 5)), np.array([[0, 3], [2, -1]], "i4")
     for axis in (None, 0, -1):
         yield of_numpy("take", x, at, axis)
@@ -129,7 +129,7 @@ def choices() -> Iterator[Setting]:
 
 
 def diagonals() -> Iterator[Setting]:
-    """Diagonals and triangles."""
+    """Yield settings of diagonals and triangles."""
     x = drawn((4, 5))
     for k in (0, 1, -2, 7):
         for name in ("tril", "triu"):
@@ -150,7 +150,7 @@ def diagonals() -> Iterator[Setting]:
 
 
 def creations() -> Iterator[Setting]:
-    """New arrays."""
+    """Yield settings of functions that create arrays."""
     for ends in ((5,), (2, 9), (0, 1, 0.3), (5, -3, -2)):
         yield of_numpy("arange", *ends, kind="elementwise")
     for num, endpoint in itertools.product((1, 2, 7, 0), (True, False)):
@@ -208,7 +208,7 @@ EINSUMS = [
 
 
 def products() -> Iterator[Setting]:
-    """Products of vectors, matrices and stacks of them."""
+    """Yield settings of products of vectors, matrices and stacks."""
     for dtype in ("f4", "f8", "i4"):
         for name, pairs in PRODUCTS.items():
             for shapes in pairs:
@@ -225,5 +225,6 @@ def products() -> Iterator[Setting]:
 
 
 def _sums(dtype: str, name: str, *args: Any, **kwargs: Any) -> Setting:
+    """Return a setting whose result is accumulated, of arrays of these shapes."""
     arrays = [drawn(x, dtype) if isinstance(x, tuple) else x for x in args]
     return of_numpy(name, *arrays, kind="accumulated", **kwargs)

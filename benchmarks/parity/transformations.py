@@ -23,7 +23,7 @@ W = np.random.default_rng(2).uniform(-1, 1, (3,))
 
 
 def scan(np: Any, lax: Any, reverse: bool) -> Callable[..., Any]:
-    """A recurrence, from either end."""
+    """Return a program (x, w): a recurrence by a scan, from either end."""
 
     def step(carried, x):
         new = np.tanh(carried * x + carried)
@@ -33,37 +33,37 @@ def scan(np: Any, lax: Any, reverse: bool) -> Callable[..., Any]:
 
 
 def counted(np: Any, lax: Any) -> Callable[..., Any]:
-    """A loop with a number of steps."""
+    """Return a program (x, w): a counted loop."""
     return lambda x, w: lax.fori_loop(0, 4, lambda i, c: np.sin(c) * x[0] + c, w)
 
 
 def until(np: Any, lax: Any) -> Callable[..., Any]:
-    """A loop that ends by a value."""
+    """Return a program (x, w): a loop that a value ends."""
     return lambda x, w: lax.while_loop(
         lambda c: np.sum(c * c) < 50.0, lambda c: 1.5 * c + np.cos(c) * x[0], w
     )
 
 
 def branch(np: Any, lax: Any) -> Callable[..., Any]:
-    """One of two, by a value."""
+    """Return a program (x, w): a conditional on a value."""
     return lambda x, w: lax.cond(
         np.sum(x) > np.sum(w), lambda a, b: np.sin(a) * b, lambda a, b: a - b * b, x, w
     )
 
 
 def switch(np: Any, lax: Any, index: int) -> Callable[..., Any]:
-    """One of three; an index out of range takes the nearest."""
+    """Return a program (x, w): a three-way switch; the index is clamped."""
     branches = [lambda a: a * a, np.sin, np.exp]
     return lambda x, w: lax.switch(index, branches, x * w)
 
 
 def mapped(np: Any, lax: Any) -> Callable[..., Any]:
-    """A function of each row."""
+    """Return a program (x, w): a function mapped over rows."""
     return lambda x, w: lax.map(lambda row: np.sum(np.exp(row) * w), x)
 
 
 def associative(np: Any, lax: Any, reverse: bool, axis: int) -> Callable[..., Any]:
-    """A linear recurrence as a composition of affine maps."""
+    """Return a program (x, w): a linear recurrence by an associative scan."""
 
     def after(first, second):
         return first[0] * second[0], first[1] * second[0] + second[1]
@@ -72,7 +72,7 @@ def associative(np: Any, lax: Any, reverse: bool, axis: int) -> Callable[..., An
 
 
 def nested(np: Any, lax: Any) -> Callable[..., Any]:
-    """A branch in a loop in a loop."""
+    """Return a program (x, w): a conditional in a loop in a loop."""
 
     def inner(carried, x):
         up = lax.cond(np.sum(carried) > 0.0, np.sin, lambda c: c * c, carried)
@@ -100,7 +100,7 @@ PROGRAMS: list[tuple[str, Callable[..., Any], dict[str, Any]]] = [
 
 
 def compared() -> Iterator[Compared]:
-    """Values, gradients, second derivatives, tangents and vmap of every program."""
+    """Yield values and derivatives of every program beside JAX's."""
     for name, program, options in PROGRAMS:
         ours = program(anp, aotc.control, **options)
         theirs = program(jnp, jax.lax, **options)
@@ -117,15 +117,19 @@ def compared() -> Iterator[Compared]:
 
 
 def _sum(np: Any, tree: Any) -> Any:
+    """Return the sum of sines of all results."""
     parts = tree if isinstance(tree, (tuple, list)) else [tree]
     return sum(np.sum(np.sin(part)) for part in parts)
 
 
 def _gradient(library: Any, np: Any, function: Callable[..., Any]) -> Any:
+    """Return the gradient function of the summed results."""
     return library.grad(lambda *xs: _sum(np, function(*xs)), (0, 1))
 
 
 def _second(library: Any, np: Any, function: Callable[..., Any]) -> Any:
+    """Return the second-derivative function."""
+
     def slope(*xs):
         return _sum(np, _gradient(library, np, function)(*xs))
 
@@ -133,10 +137,13 @@ def _second(library: Any, np: Any, function: Callable[..., Any]) -> Any:
 
 
 def _tangent(library: Any, np: Any, function: Callable[..., Any]) -> Any:
+    """Return the function of the directional derivative."""
     return lambda *xs: library.jvp(function, xs, xs)[1]
 
 
 def _pullback(library: Any, np: Any, function: Callable[..., Any]) -> Any:
+    """Return the function that pulls back its own results."""
+
     def pulled(*xs):
         results, pull = library.vjp(function, *xs)
         return pull(results)
@@ -145,6 +152,8 @@ def _pullback(library: Any, np: Any, function: Callable[..., Any]) -> Any:
 
 
 def _mapped(library: Any, np: Any, function: Callable[..., Any]) -> Any:
+    """Return the function vmapped over two inputs."""
+
     def stacked(x, w):
         return library.vmap(function)(np.stack([x, -x]), np.stack([w, 2 * w]))
 

@@ -21,7 +21,7 @@ from .planting import outcomes, rounds_of
 
 
 def main() -> int:
-    """Run what is asked for; returns the exit status."""
+    """Plant faults or build right programs, as asked for; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted_faults")
     parser.add_argument("--only", default="", help="faults with this in their line")
     parser.add_argument("--right", action="store_true", help="only programs")
@@ -35,6 +35,7 @@ def main() -> int:
 
 
 def _plant(faults: list) -> int:
+    """Plant faults and print the outcomes; return the number missed."""
     missed = 0
     for group in rounds_of(faults):
         start = time.perf_counter()
@@ -47,6 +48,7 @@ def _plant(faults: list) -> int:
 
 
 def _build() -> int:
+    """Build right programs; print false alarms and return 1 if there are any."""
     found = alarms()
     for name, message in found.items():
         print(f"  FALSE ALARM {name}: {message}")

@@ -22,20 +22,24 @@ Program = tuple[Callable[..., Any], Mapping[str, tuple[tuple[Any, ...], str]]]
 
 
 def _of(shape: tuple[Any, ...] = (6, 40), dtype: str = "f32") -> dict[str, Any]:
+    """Return the input specs of a program of one array."""
     return {"x": (shape, dtype)}
 
 
 def _pair(shape: tuple[Any, ...] = (6, 40), dtype: str = "f32") -> dict[str, Any]:
+    """Return the input specs of a program of two arrays."""
     return {"x": (shape, dtype), "y": (shape, dtype)}
 
 
 def _iterated(x: Any) -> Any:
+    """Iterate the logistic map, which amplifies rounding errors."""
     for _ in range(30):
         x = 3.9 * x * (1.0 - x)
     return x
 
 
 def _newton(x: Any) -> Any:
+    """Return square roots by Newton's method."""
     root = np.abs(x) + 1.0
     for _ in range(8):
         root = 0.5 * (root + np.abs(x) / root)
@@ -43,10 +47,12 @@ def _newton(x: Any) -> Any:
 
 
 def _running_product(x: Any) -> Any:
+    """Return cumulative products by a scan."""
     return control.scan(lambda c, e: (c * e, c), np.ones(()), x)[1]
 
 
 def _masked(x: Any, y: Any) -> Any:
+    """Return a softmax of scores masked by -inf."""
     scores = np.where(y > 0.5, x, -np.inf)
     return nn.softmax(scores)
 
@@ -225,6 +231,7 @@ _ODD: dict[str, Program] = {
 
 
 def _of_halves(dtype: str) -> dict[str, Program]:
+    """Return programs in half precision, by name."""
     named: dict[str, Program] = {
         "sum": (lambda x: np.sum(x, 1), _of((4, 1000), dtype)),
         "mean": (lambda x: np.mean(x, 0), _of((300, 5), dtype)),
@@ -254,6 +261,7 @@ def entries(build: int) -> dict[str, Any]:
 
 
 def _entry(name: str) -> Any:
+    """Return a program as an entry."""
     compute, inputs = PROGRAMS[name]
     specs = {key: aotc.Spec(shape, dtype) for key, (shape, dtype) in inputs.items()}
     source = f"lambda {', '.join(inputs)}: _compute({', '.join(inputs)})"
@@ -263,7 +271,7 @@ def _entry(name: str) -> Any:
 
 
 def alarms() -> dict[str, str]:
-    """Build all programs, and return what the self-check says of those it refuses."""
+    """Build all right programs; return the self-check's false alarms by name."""
     found: dict[str, str] = {}
     for build in range(-(-len(PROGRAMS) // _PER_BUILD)):
         found |= check(

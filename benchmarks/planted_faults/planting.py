@@ -21,7 +21,7 @@ from aotc.pipeline import build
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault in what writes code.
+    """A fault to plant: a function of aotc and its faulty replacement.
 
     Args:
         says: what is wrong, in words.
@@ -46,14 +46,16 @@ class Fault:
 
     @property
     def spoils(self) -> frozenset[str]:
-        """All that no other fault may spoil at the same time."""
+        """The entries or kernel families that no other fault may spoil at the same
+        time.
+        """
         own = self.entry if self.family == "IREE" else self.family
         return self.touches | {own}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a fault.
+    """The outcome of a planted fault: if it ran, and the self-check's message.
 
     Args:
         fault: that was planted.
@@ -67,7 +69,7 @@ class Outcome:
 
     @property
     def is_caught(self) -> bool:
-        """Return whether it was there, and the self-check has found it."""
+        """Return whether the fault ran and the self-check found it."""
         return bool(self.calls and self.message)
 
     def __str__(self) -> str:
@@ -81,7 +83,7 @@ class Outcome:
 
 
 def rounds_of(faults: Sequence[Fault]) -> list[list[Fault]]:
-    """Return faults in groups that can be planted together, for one build each."""
+    """Group faults that can be planted together, for one build each."""
     rounds: list[list[Fault]] = []
     for fault in faults:
         for group in rounds:
@@ -95,7 +97,7 @@ def rounds_of(faults: Sequence[Fault]) -> list[list[Fault]]:
 
 
 def outcomes(group: Sequence[Fault]) -> list[Outcome]:
-    """Build a model with some faults, and check the entry of each."""
+    """Build a model with planted faults; return the self-check's outcome for each."""
     calls = dict.fromkeys(group, 0)
     with ExitStack() as stack:
         for fault in group:
@@ -111,7 +113,7 @@ def outcomes(group: Sequence[Fault]) -> list[Outcome]:
 
 @contextmanager
 def _planted(fault: Fault, calls: dict[Fault, int]) -> Iterator[None]:
-    """Put a fault in the place of what is right for a while; counts its calls."""
+    """Replace a function by the faulty one in this context; count its calls."""
     own = vars(fault.owner).get(fault.name)
     is_property = isinstance(own, property)
     right = own.fget if is_property else getattr(fault.owner, fault.name)
@@ -130,7 +132,7 @@ def _planted(fault: Fault, calls: dict[Fault, int]) -> Iterator[None]:
 
 
 def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
-    """Build a model, and self-check its entries one by one as a build does.
+    """Build a model and self-check each entry; return its message, empty if right.
 
     Args:
         source: of the model.

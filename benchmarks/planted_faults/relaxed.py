@@ -16,4 +16,5 @@ w = aotc.Weights({"kernel": _kernel})
 
 @aotc.entry(x=aotc.Spec((2, 14, 15, 20), "f32"))
 def winograd(w, x):
+    """Entry: a convolution that relaxed numerics compute by Winograd's algorithm."""
     return nn.relu(nn.conv2d(x, w["kernel"], padding=((1, 1), (1, 1))))

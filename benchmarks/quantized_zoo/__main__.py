@@ -66,7 +66,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """The agreement of a model with its own runtime.
+    """The agreement of a built quantised model with its own runtime.
 
     Args:
         difference: the largest one, over the largest number.
@@ -84,7 +84,7 @@ class Comparison:
 
 
 def compare(name: str, how: str, target: Target, folder: Path) -> Comparison:
-    """Quantise, build and call a model, beside its own runtime."""
+    """Quantise a network, build it, and compare it with its own runtime."""
     network = NETWORKS[name]
     file, run = quantize(network, how, folder)
     asked = {"targets": [target], "self_check": "off", "sign": False}
@@ -112,6 +112,7 @@ def compare(name: str, how: str, target: Target, folder: Path) -> Comparison:
 
 
 def _text(warning: warnings.WarningMessage) -> str:
+    """Return a warning's message."""
     return str(warning.message)
 
 

@@ -19,7 +19,7 @@ WORDS, WIDTH, LENGTH = 96, 64, 16
 
 @dataclass(frozen=True)
 class Network:
-    """A network and its input.
+    """A small network of the quantised zoo, and its input shape.
 
     Args:
         kind: classification, detection, encoder, decoder or speech.
@@ -34,7 +34,7 @@ class Network:
     is_words: bool = False
 
     def module(self) -> nn.Module:
-        """Return the module in eval mode, with the statistics of a batch."""
+        """Return the network in eval mode, with batch statistics set."""
         torch.manual_seed(0)
         found = self.make()
         with torch.no_grad():
@@ -51,14 +51,14 @@ class Network:
 
 
 def residual() -> nn.Module:
-    """A ResNet of two stages."""
+    """Return a ResNet of two stages."""
     blocks = BasicBlock(16, 16, 1), BasicBlock(16, 32, 2)
     stem = ConvNorm(3, 16, 3, activation=nn.ReLU), nn.MaxPool2d(3, 2, 1)
     return nn.Sequential(*stem, *blocks, GlobalMean(), nn.Linear(32, 10))
 
 
 def mobile(activation: type[nn.Module], *, excite: bool) -> nn.Module:
-    """Inverted residuals, as of MobileNetV2, or with gates, as of EfficientNet."""
+    """Return inverted residuals, as of MobileNetV2 or EfficientNet."""
     blocks = [
         InvertedResidual(16, 16, 4, 3, 1, activation, excite),
         InvertedResidual(16, 24, 4, 5, 2, activation, excite),
@@ -69,7 +69,7 @@ def mobile(activation: type[nn.Module], *, excite: bool) -> nn.Module:
 
 
 class Detector(nn.Module):
-    """Boxes at two scales, of features that are joined from the coarse to the fine."""
+    """A detector of boxes at two scales."""
 
     def __init__(self, *, is_joined: bool) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class Detector(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Blocks over embedded words, or over vectors, and a head."""
+    """Transformer blocks over embedded words or vectors, with a head."""
 
     def __init__(self, *, is_words: bool, is_causal: bool) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Transformer(nn.Module):
 
 
 class Listener(nn.Module):
-    """Frames of sound by two convolutions, blocks of a transformer, and a head."""
+    """A speech model: two convolutions, transformer blocks, and a head."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Listener(nn.Module):
 
 
 class Separable(nn.Module):
-    """A window over each channel of a sequence, then all channels, and a shortcut."""
+    """Layer: depthwise and pointwise convolution of a sequence, and a shortcut."""
 
     def __init__(self, channels: int, size: int) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Separable(nn.Module):
 
 
 def separable() -> nn.Module:
-    """QuartzNet's form: letters of frames by separable convolutions alone."""
+    """Return a QuartzNet-like speech model of separable convolutions."""
     stem = nn.Conv1d(40, 48, 11, 2, 5), nn.BatchNorm1d(48), nn.ReLU()
     return nn.Sequential(
         *stem, Separable(48, 11), Separable(48, 17), nn.Conv1d(48, 29, 1)

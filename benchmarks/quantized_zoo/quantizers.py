@@ -24,7 +24,7 @@ SAMPLES = 8  # that ranges are measured on
 
 
 def quantize(network: Network, how: str, folder: Path) -> tuple[Path, Run]:
-    """Return the file of a quantised network, and its own runtime.
+    """Quantise a network; return its file and a function that runs it.
 
     Args:
         network: of floats.
@@ -40,7 +40,7 @@ def quantize(network: Network, how: str, folder: Path) -> tuple[Path, Run]:
 
 
 def _exported(network: Network, folder: Path) -> Path:
-    """Write a network as an ONNX file of floats."""
+    """Export a float network to ONNX; return the file."""
     import onnx
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -56,7 +56,7 @@ def _exported(network: Network, folder: Path) -> Path:
 
 
 class _Samples:
-    """The data that ranges are measured on, as ONNX Runtime's quantiser reads it."""
+    """Calibration data in the form that ONNX Runtime's quantiser reads."""
 
     def __init__(self, network: Network) -> None:
         self._rest = [network.input(seed) for seed in range(SAMPLES)]
@@ -67,6 +67,8 @@ class _Samples:
 
 
 def _static(form: str, activation: str, weight: str, *, per_channel: bool) -> Any:
+    """Return a quantizer by ONNX Runtime's static quantisation."""
+
     def quantized(network: Network, folder: Path) -> tuple[Path, Run]:
         from onnxruntime import quantization
 
@@ -86,6 +88,7 @@ def _static(form: str, activation: str, weight: str, *, per_channel: bool) -> An
 
 
 def _dynamic(network: Network, folder: Path) -> tuple[Path, Run]:
+    """Quantise by ONNX Runtime's dynamic quantisation."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     file = folder / "dynamic.onnx"
@@ -95,7 +98,7 @@ def _dynamic(network: Network, folder: Path) -> tuple[Path, Run]:
 
 
 def _four_bits(network: Network, folder: Path) -> tuple[Path, Run]:
-    """Products by weights of 4 bits in blocks (MatMulNBits)."""
+    """Quantise weights to 4 bits in blocks (MatMulNBits)."""
     import onnx
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
@@ -108,6 +111,7 @@ def _four_bits(network: Network, folder: Path) -> tuple[Path, Run]:
 
 
 def _nncf(network: Network, folder: Path) -> tuple[Path, Run]:
+    """Quantise by NNCF."""
     import nncf
     import onnx
 
@@ -122,6 +126,7 @@ def _nncf(network: Network, folder: Path) -> tuple[Path, Run]:
 
 
 def _onnx_runtime(file: Path) -> Run:
+    """Return a function that runs an ONNX file without optimizations."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -137,7 +142,7 @@ def _onnx_runtime(file: Path) -> Run:
 
 
 def _pt2e(network: Network, folder: Path) -> tuple[Path, Run]:
-    """Return what PT2E makes for x86 processors."""
+    """Quantise by PyTorch's PT2E for x86 processors."""
     from torchao.quantization.pt2e import quantize_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
@@ -152,6 +157,8 @@ def _pt2e(network: Network, folder: Path) -> tuple[Path, Run]:
 
 
 def _torchao(name: str) -> Any:
+    """Return a quantizer by a configuration of torchao."""
+
     def quantized(network: Network, folder: Path) -> tuple[Path, Run]:
         from torchao import quantization
         from torchao.utils import unwrap_tensor_subclass
@@ -165,6 +172,7 @@ def _torchao(name: str) -> Any:
 
 
 def _saved(module: Any, example: Any, folder: Path) -> tuple[Path, Run]:
+    """Export a quantised module; return its file and a function that runs it."""
     file = folder / "model.pt2"
     with torch.no_grad():
         exported = torch.export.export(module, example)
@@ -212,6 +220,8 @@ def main(weights, x):
 
 
 def _gguf(kind: str) -> Any:
+    """Return a quantizer of weights to a GGUF type."""
+
     def quantized(network: Network, folder: Path) -> tuple[Path, Run]:
         import gguf
 
@@ -235,7 +245,7 @@ def _gguf(kind: str) -> Any:
 
 
 def _matrices(module: nn.Module, writer: Any) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield the weights that are quantised, and write the others."""
+    """Yield the weights to quantise, and write the others to the GGUF writer."""
     for name, tensor in module.named_parameters():
         if tensor.ndim == 2 and name != "positions":
             yield name, tensor

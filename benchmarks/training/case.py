@@ -12,7 +12,7 @@ from inference.systems import System, run_module
 
 @dataclass(frozen=True)
 class TrainingCase(Case):
-    """A training step, and the folder it is worked on in."""
+    """A model's training step to measure, and its working folder."""
 
     python: Path
 
@@ -22,7 +22,8 @@ class TrainingCase(Case):
         return self.work / "steps" / self.model
 
     def export(self, torch: Path, systems: list[System]) -> bool:
-        """Write the source, its parameters and a batch, and the losses to expect.
+        """Write the model's source, parameters, a batch and expected losses; false if
+        that fails.
 
         False if that fails; it has said why on standard error.
         """

@@ -27,7 +27,7 @@ BEGIN, END = "<!-- steps -->", "<!-- end of steps -->"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure what is not measured yet, print and write."""
+    """Measure what is not measured yet, and print and write the results."""
     options = parse(arguments)
     systems, torch = chosen_systems(options)
     rows = [] if options.again else read_rows(options.output)
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The options."""
+    """Parse the command line."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     parser = argparse.ArgumentParser(
         description="Time training steps in aotc and its peers, each in a process of "
@@ -97,7 +97,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def chosen_systems(options: argparse.Namespace) -> tuple[list[System], Path]:
-    """aotc for each target and precision, and the peers; PyTorch's interpreter."""
+    """Return aotc for each target and precision, the peers, and PyTorch's Python."""
     given = dict(pair.split("=", 1) for pair in options.python)
     needed = {"aotc", "torch", *(PEERS[peer].environment for peer in options.peers)}
     pythons = {
@@ -151,7 +151,7 @@ def read_rows(file: Path) -> list[Row]:
 def is_measured(
     rows: list[Row], model: str, threads: int, systems: list[System]
 ) -> bool:
-    """Return whether all systems have taken steps or failed; builds are repeated."""
+    """Return whether a model's rows have results or failures of all systems."""
     there = {
         row.system
         for row in rows

@@ -19,7 +19,7 @@ STEPS = 6  # the first is the call with which a worker starts
 
 
 def main() -> None:
-    """Compute and write."""
+    """Compute the expected losses in PyTorch and write them."""
     folder = Path(sys.argv[1])
     with np.load(folder / "inputs.npz") as file:
         inputs = dict(file)

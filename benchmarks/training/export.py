@@ -22,7 +22,7 @@ from .models import MODELS
 
 
 def main() -> None:
-    """Export the model of the command line."""
+    """Export the model that the command line names."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     model, source = MODELS[name], folder / "model.py"

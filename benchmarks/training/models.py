@@ -14,7 +14,7 @@ Batch = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Model:
-    """A training step.
+    """A training step to measure: source, batch and state.
 
     Attributes:
         title: its sizes, for tables.
@@ -34,7 +34,7 @@ class Model:
 
     @property
     def batch_size(self) -> int:
-        """The first size of its first input."""
+        """The first size of the first input."""
         first, *_ = self.batch(np.random.default_rng(0)).values()
         return len(first)
 
@@ -49,7 +49,7 @@ def example(
     state: str = "state",
     more: str = "",
 ) -> Model:
-    """A model of examples/ with other constants, and more source at its end."""
+    """Return a model of examples/ with other constants and additional source."""
 
     def source() -> str:
         return resized_example(name, constants, state) + more
@@ -58,23 +58,23 @@ def example(
 
 
 def classes(rng: np.random.Generator, count: int, *shape: int) -> np.ndarray:
-    """Random numbers of classes."""
+    """Return random class labels."""
     return rng.integers(0, count, shape, "i4")
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Random numbers in f32."""
+    """Return random f32 numbers."""
     return rng.standard_normal(shape, "f4")
 
 
 def text(rng: np.random.Generator) -> Batch:
-    """Tokens, and those that follow."""
+    """Return random tokens, and the tokens that follow each."""
     tokens = classes(rng, 128, 8, 129)
     return {"tokens": tokens[:, :-1].copy(), "targets": tokens[:, 1:].copy()}
 
 
 def masked_text(rng: np.random.Generator) -> Batch:
-    """Tokens of pieces of several lengths, of which 15 % are asked for."""
+    """Return tokens of several texts, 15 % of them masked."""
     pieces = rng.integers(2, 128, (8, 128), "i4")
     there = np.arange(128) < rng.integers(64, 129, (8, 1))
     asked = there & (rng.random(pieces.shape) < 0.15)

@@ -11,7 +11,7 @@ from .models import MODELS
 
 
 def all_tables(rows: list[Row]) -> str:
-    """All that there is to say of some rows."""
+    """Return all tables of these rows."""
     tables = (size_table(rows), time_table(rows), mean_table(rows), cost_table(rows))
     return "\n\n".join(filter(None, tables))
 
@@ -25,7 +25,7 @@ def size_table(rows: list[Row]) -> str:
 
 
 def mean_table(rows: list[Row]) -> str:
-    """aotc by its peers: geometric means, and how many models are no slower."""
+    """Return a table of geometric mean ratios to peers, and of models no slower."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         if not row.peer and not math.isnan(row.ratio):
@@ -49,7 +49,7 @@ def mean_table(rows: list[Row]) -> str:
 
 
 def cost_table(rows: list[Row]) -> str:
-    """A line for each system: spread of times, first step, memory, build, losses."""
+    """Return a table by system: time spread, first step, memory, build, losses."""
     heads = (
         *("p50 / min", "p90 / p50", "first step, s", "peak, MB", "warm peak, MB"),
         *("by the leanest peer", "build, s", "dispatches", "loss error"),
@@ -62,7 +62,7 @@ def cost_table(rows: list[Row]) -> str:
 
 
 def memory_ratio(row: Row, rows: list[Row]) -> float:
-    """The memory of warm steps by that of the leanest peer of the same precision."""
+    """Return warm steps' memory over that of the leanest peer of the same precision."""
     peers = [
         each.warm_peak_bytes
         for each in rows
@@ -75,6 +75,7 @@ def memory_ratio(row: Row, rows: list[Row]) -> float:
 
 
 def _cells(row: Row, rows: list[Row]) -> list[str]:
+    """Return the cells of a row's costs."""
     memory = math.nan if row.peer else memory_ratio(row, rows)
     return [
         f"{row.median_ms / row.minimum_ms:.2f}",
@@ -90,4 +91,5 @@ def _cells(row: Row, rows: list[Row]) -> list[str]:
 
 
 def _mean(ratios: object) -> str:
+    """Return a geometric mean as text."""
     return f"{statistics.geometric_mean(ratios):.2f}"

@@ -11,7 +11,7 @@ from inference.serve import COMMANDS, Call, serve
 
 
 def compare(call: Call, file: str) -> float:
-    """The largest relative difference of the losses of the next steps."""
+    """Run the next steps; return the largest relative difference of their losses."""
     with np.load(file) as arrays:
         (expected,) = arrays.values()
     found = np.array([call()[0] for _ in expected])

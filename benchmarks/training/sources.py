@@ -107,7 +107,7 @@ def train_step(state, starts, observed):
 
 
 def resized_example(name: str, constants: dict[str, object], state: str) -> str:
-    """The text of an example with other constants and Adam."""
+    """Return an example's source with other constants and Adam."""
     text = (EXAMPLES / name / "model.py").read_text(encoding="utf-8")
     for constant, value in constants.items():
         text = replace_line(text, constant, f"{constant} = {value!r}")
@@ -116,13 +116,13 @@ def resized_example(name: str, constants: dict[str, object], state: str) -> str:
 
 
 def lora_source(constants: dict[str, object]) -> str:
-    """The text of a low-rank fine-tuning of examples/gpt."""
+    """Return the source of a low-rank fine-tuning of examples/gpt."""
     network, _, _ = resized_example("gpt", constants, "state").partition("\nstart = ")
     return with_settled(network + LORA, "state")
 
 
 def replace_line(text: str, name: str, line: str) -> str:
-    """The text with another assignment to a name of the module.
+    """Return source with another assignment to a module-level name.
 
     Raises:
         ValueError: there is none.

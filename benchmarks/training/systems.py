@@ -16,7 +16,7 @@ BF16 = "mixed:bf16"
 
 @dataclass(frozen=True)
 class Peer(System):
-    """Takes steps from the exported parameters."""
+    """A system that trains from the exported parameters."""
 
     package: ClassVar[str] = "training"
 
@@ -26,13 +26,14 @@ class Peer(System):
         return TOLERANCE if self.precision is None else MIXED_TOLERANCE
 
     def prepare(self, case: Path, folder: Path) -> Artifact:
+        """Return the exported parameters' file."""
         file = case / "params.npz"
         return Artifact(file, file.stat().st_size)
 
 
 @dataclass(frozen=True)
 class AotcStep(Aotc):
-    """Builds and loads a bundle whose entry trains."""
+    """aotc, which loads a bundle with a training entry."""
 
     package: ClassVar[str] = "training"
 
@@ -43,7 +44,7 @@ class AotcStep(Aotc):
 
 
 class PeerRow(NamedTuple):
-    """The recipe of a peer.
+    """The recipe of a peer system: its runners and its environment.
 
     Attributes:
         runner: its module in `runners`.

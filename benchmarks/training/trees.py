@@ -10,13 +10,13 @@ import numpy as np
 
 
 def read_tree(file: Path) -> Any:
-    """The tree of a file: where all keys are numbers there is a list."""
+    """Read a file of named leaves as a pytree; numeric keys become lists."""
     with np.load(file) as arrays:
         return nested(dict(arrays))
 
 
 def nested(arrays: Mapping[str, Any]) -> Any:
-    """The tree whose leaf `a.0.b` is `["a"][0]["b"]`."""
+    """Return the pytree of arrays by dotted names: `a.0.b` is `["a"][0]["b"]`."""
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         *path, last = name.split(".")
@@ -28,6 +28,7 @@ def nested(arrays: Mapping[str, Any]) -> Any:
 
 
 def _with_lists(tree: Any) -> Any:
+    """Return nested dicts with lists in place of dicts with numeric keys."""
     if not isinstance(tree, dict):
         return tree
     if all(key.isdigit() for key in tree):
@@ -36,7 +37,7 @@ def _with_lists(tree: Any) -> Any:
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree of what a function makes of each leaf."""
+    """Apply a function to each leaf; return the new tree."""
     if isinstance(tree, dict):
         return {key: map_tree(function, each) for key, each in tree.items()}
     if isinstance(tree, list):

@@ -51,7 +51,7 @@ DOT_PRODUCT = 1e-9  # the largest difference that is rounding
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measured errors of one derivative.
+    """The measured errors of one derivative that an entry takes.
 
     Args:
         entry: that takes the derivative.
@@ -89,7 +89,7 @@ class Certificate:
 
     @property
     def figures(self) -> str:
-        """Describe the measured errors in words."""
+        """The measured errors in words."""
         found = [
             f"dot product {_figure_text(self.dot_product)}",
             f"finite differences {_figure_text(self.difference)}",
@@ -113,7 +113,8 @@ class Certificate:
 
 
 def certify(program: Program, seed: int = 0) -> list[Certificate]:
-    """Check every derivative that the entries of a program take.
+    """Check every derivative that a program's entries take; return a certificate for
+    each.
 
     Args:
         program: as a frontend made it; no pass has run.
@@ -142,7 +143,7 @@ def certify(program: Program, seed: int = 0) -> list[Certificate]:
 
 @contextmanager
 def _on_one_device() -> Iterator[None]:
-    """Refuse derivatives that are computed with collectives: a check has one device."""
+    """Raise within the context if a derivative would exchange data between devices."""
     try:
         yield
     except InputError as error:
@@ -162,8 +163,8 @@ def _on_one_device() -> Iterator[None]:
 def _certificates(
     program: Program, points: Sequence[Point], seed: int
 ) -> Iterator[Certificate]:
-    """Return the certificates of the points reached, by code that is compiled at
-    once.
+    """Compile the checks of all reached derivatives together; yield a certificate for
+    each.
     """
     if not points:
         return
@@ -192,17 +193,18 @@ def _declare_checks(
     checkpoints.
     """
     name = f"certificate_{number}"
-    check = _check(module, name, Widened(point.function), point)
+    check = _declare_check(module, name, Widened(point.function), point)
     if not point.modes.reverse or not has_checkpoints(module, point.function):
         return check, None
     point = replace(point, modes=Modes(reverse=True, forward=False))
     plain = Widened(point.function, checkpoints=False)
-    return check, _check(module, f"{name}_plain", plain, point)
+    return check, _declare_check(module, f"{name}_plain", plain, point)
 
 
-def _check(
+def _declare_check(
     module: Module, name: str, widened: Widened, point: Point
 ) -> DerivativeCheck:
+    """Add the function that checks a widened function's derivative to the module."""
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
         of = derive(widened)
@@ -219,7 +221,7 @@ def _certificate(
     point: Point,
     seed: int,
 ) -> Certificate:
-    """The certificate of one derivative, by the compiled code."""
+    """Run the compiled check of one derivative; return the certificate, or raise."""
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
     run = _compiled_function(process, check, point)
@@ -267,6 +269,7 @@ def _refusal(
     x: Arrays,
     rng: np.random.Generator,
 ) -> CompileError:
+    """Return the error for a wrong derivative, with the op whose rule is at fault."""
     guilty = wrong_op(graph, check, x, rng)
     name, where = guilty or (f"'{found.function}' as a whole", found.where)
     return CompileError(
@@ -280,6 +283,7 @@ def _refusal(
 
 
 def _figure_text(figure: float | None) -> str:
+    """Return a measured error as text; "left out" for None."""
     return "left out" if figure is None else f"{figure:.1e}"
 
 
@@ -287,6 +291,7 @@ def _figure_text(figure: float | None) -> str:
 
 
 def _export(check: DerivativeCheck) -> Export:
+    """Return the check's function as an `Export`, with its fixed sizes."""
     return export_at(
         check.name, check.argument_types, check.result_types, check.symbols
     )
@@ -295,7 +300,7 @@ def _export(check: DerivativeCheck) -> Export:
 def _compiled_function(
     process: CompiledProcess, check: DerivativeCheck, point: Point
 ) -> Run:
-    """The compiled function, for the shapes that the symbols say."""
+    """Return a function that calls the compiled check in the process."""
 
     def run(x: Arrays) -> Arrays:
         try:
@@ -313,6 +318,7 @@ def _compiled_function(
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
+    """Convert an array of floats to f64."""
     array = np.asarray(array)
     is_float = dtypes.is_float(dtypes.canonical_dtype(array.dtype))
     return array.astype(np.float64) if is_float else array

@@ -29,7 +29,8 @@ WORST = 1e-4  # of either test: an op may meet large values
 def wrong_op(
     graph: Module, check: DerivativeCheck, x: Arrays, rng: np.random.Generator
 ) -> tuple[str, str | None] | None:
-    """The first op whose rules disagree, and its line; None if each one holds.
+    """Find the first op whose derivative rules disagree; return its name and source
+    line.
 
     Ops of loops and branches are checked where they first run, and come before them.
 
@@ -60,6 +61,7 @@ def _is_wrong(
     operands: Arrays,
     rng: np.random.Generator,
 ) -> bool:
+    """Return whether the derivative of one op fails the check on these operands."""
     wrt = tuple(i for i, x in enumerate(op.operands) if _is_float(x))
     smooth = any(map(_is_float, op.results)) and not getattr(op, "is_constant", False)
     if not wrt or not smooth or not all(map(_is_finite, operands)):
@@ -74,7 +76,7 @@ def _is_wrong(
 
 
 def _module_of_op(graph: Module, check: DerivativeCheck, op: Operation) -> Module:
-    """A module with the function `op` of the operands of `op`."""
+    """Build a module whose function `op` is a copy of the given op."""
     is_call = isinstance(op, func.CallOp)
     module = copy_module(graph) if is_call else ir.Module.create()
     primal = functions_of(graph)[check.of]
@@ -90,6 +92,7 @@ def _module_of_op(graph: Module, check: DerivativeCheck, op: Operation) -> Modul
 
 
 def _title(op: Any) -> str:
+    """Return `graph.sin` for an op, or the name of a called function in quotes."""
     if isinstance(op, func.CallOp):
         return f"'{callee_of(op)}'"
     return f"graph.{type(op)._op_name}"

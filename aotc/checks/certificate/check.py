@@ -34,7 +34,7 @@ Run = Callable[[Arrays], Arrays]
 
 @dataclass(frozen=True)
 class DerivativeCheck:
-    """A function of arguments, tangents and cotangents in f64.
+    """A function that computes another one in f64, with its JVP and VJP.
 
     It returns the results of the function that it checks, the cotangents of the
     arguments in `wrt` if there is reverse mode, and the tangents of the results if
@@ -68,7 +68,9 @@ class DerivativeCheck:
         modes: Modes,
         symbols: list[int],
     ) -> DerivativeCheck:
-        """Write the function `name`, which checks `of`, into a module that has that."""
+        """Add the function `name`, which computes `of` and its derivatives, to a
+        module.
+        """
         primal = functions_of(module)[of]
         check = DerivativeCheck(name, of, *signature(primal), wrt, modes, symbols)
         types = [tensor.to_mlir() for tensor in check.argument_types]
@@ -85,7 +87,9 @@ class DerivativeCheck:
         return check
 
     def _derivatives(self, values: list[Value]) -> list[Value]:
-        """Call the checked derivatives, at the insertion point."""
+        """Write calls of the VJP and JVP at the insertion point; return their
+        results.
+        """
         x, rest = values[: len(self.inputs)], values[len(self.inputs) :]
         moves = rest[len(self.symbols) :]
         v, w = moves[: len(self.wrt)], moves[len(self.wrt) :]
@@ -104,17 +108,23 @@ class DerivativeCheck:
             Tensor((SymbolicDim.symbol(number),), "i32")
             for number in range(len(self.symbols))
         ]
-        return [*self.inputs, *rulers, *self._moved_types, *floats(self.outputs)]
+        return [
+            *self.inputs,
+            *rulers,
+            *self._differentiated_types,
+            *floats(self.outputs),
+        ]
 
     @property
     def result_types(self) -> list[Tensor]:
         """Return the types of the function's results."""
-        gradients = self._moved_types if self.modes.reverse else []
+        gradients = self._differentiated_types if self.modes.reverse else []
         slopes = floats(self.outputs) if self.modes.forward else []
         return [*self.outputs, *gradients, *slopes]
 
     @property
-    def _moved_types(self) -> list[Tensor]:
+    def _differentiated_types(self) -> list[Tensor]:
+        """The types of the arguments that are differentiated."""
         return [self.inputs[i] for i in self.wrt]
 
     def entry(self) -> Entry:
@@ -123,13 +133,15 @@ class DerivativeCheck:
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
     def directions(self, rng: np.random.Generator) -> tuple[Arrays, Arrays]:
-        """Draw random directions of the moved arguments and of the results."""
+        """Draw random tangents of the differentiated arguments and cotangents of
+        results.
+        """
         v, w = (
             [
                 rng.standard_normal([evaluate_size(n, self.symbols) for n in t.shape])
                 for t in each
             ]
-            for each in (self._moved_types, floats(self.outputs))
+            for each in (self._differentiated_types, floats(self.outputs))
         )
         return v, w
 
@@ -176,12 +188,12 @@ class DerivativeCheck:
             differences.append(difference)
             if difference <= DIFFERENCE:
                 break
-            x = self._around(x, rng)
+            x = self._nearby_point(x, rng)
         known = [each for each in products if each is not None]
         return max(known, default=None), min(differences)
 
-    def _around(self, x: Arrays, rng: np.random.Generator) -> Arrays:
-        """A point nearby, on the same side of 0."""
+    def _nearby_point(self, x: Arrays, rng: np.random.Generator) -> Arrays:
+        """Return arguments near `x`, each with the same sign."""
         moved = list(x)
         for i in self.wrt:
             moved[i] = x[i] * (1 + 1e-2 * rng.standard_normal(np.shape(x[i])))
@@ -190,7 +202,7 @@ class DerivativeCheck:
     def _measure_at(
         self, run: Run, x: Arrays, rng: np.random.Generator
     ) -> tuple[float | None, float]:
-        """The figures of `measure` at one point."""
+        """Return the relative errors of both tests of `measure` at one point."""
         v, w = self.directions(rng)
         values, gradients, slopes = self._parts(run(self._arguments(x, v, w)))
         found = [_dot(gradients, v)] if self.modes.reverse else []
@@ -229,11 +241,12 @@ class DerivativeCheck:
         return _norm(difference) / (_norm(there) + TINY)
 
     def _arguments(self, x: Arrays, v: Arrays, w: Arrays) -> Arrays:
+        """Return the function's arguments: x, arrays of the symbols' sizes, v, w."""
         rulers = [np.zeros(size, np.int32) for size in self.symbols]
         return [*x, *rulers, *v, *w]
 
     def _slope(self, run: Run, x: Arrays, v: Arrays, w: Arrays, step: float) -> float:
-        """The central difference of ⟨w, f⟩ along v."""
+        """Return the central difference of ⟨w, f⟩ along v."""
         ahead, behind = (
             self._parts(run(self._arguments(self._point_along(x, v, by), v, w)))[0]
             for by in (step, -step)
@@ -241,13 +254,14 @@ class DerivativeCheck:
         return (_dot(w, ahead) - _dot(w, behind)) / (2 * step)
 
     def _point_along(self, x: Arrays, v: Arrays, by: float) -> Arrays:
+        """Return `x` with `by * v` added to its differentiated arguments."""
         moved = list(x)
         for i, direction in zip(self.wrt, v, strict=True):
             moved[i] = x[i] + by * direction
         return moved
 
     def _parts(self, found: Arrays) -> tuple[Arrays, Arrays, Arrays]:
-        """The float results, the gradients, and the tangents of the results."""
+        """Split the function's results into float results, gradients and tangents."""
         count = len(self.outputs)
         end = count + (len(self.wrt) if self.modes.reverse else 0)
         values = [
@@ -259,10 +273,12 @@ class DerivativeCheck:
 
 
 def _dot(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> float:
+    """Return the sum of the dot products of paired arrays."""
     return float(sum(np.vdot(a, b) for a, b in zip(x, y, strict=True)))
 
 
 def _norm(x: Sequence[np.ndarray]) -> float:
+    """Return the Euclidean norm of all arrays together."""
     return float(_dot(x, x) ** 0.5)
 
 

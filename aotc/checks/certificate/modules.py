@@ -12,14 +12,14 @@ from aotc.mlir import Module
 
 
 class Modes(NamedTuple):
-    """The modes of differentiation that a function has."""
+    """Flags: whether a function has reverse-mode and forward-mode rules."""
 
     reverse: bool
     forward: bool
 
 
 def modes_of(module: Module, name: str) -> Modes:
-    """Return the modes for which every function that `name` reaches has rules."""
+    """Return the modes for which every function that `name` calls has rules."""
     known = functions_of(module)
     reachable = (rules_of(known[each]) for each in reachable_functions(known, name))
     rules = [each for each in reachable if each is not None]
@@ -30,9 +30,7 @@ def modes_of(module: Module, name: str) -> Modes:
 
 
 def has_checkpoints(module: Module, name: str) -> bool:
-    """Return whether a function reaches a checkpoint, whose values derivatives
-    recompute.
-    """
+    """Return whether a function calls a checkpoint, which derivatives recompute."""
     known = functions_of(module)
     return any(
         isinstance(custom_of(known[each]), Checkpoint)

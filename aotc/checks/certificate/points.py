@@ -27,7 +27,7 @@ Derivative = Vjp | Jvp
 
 @dataclass(frozen=True)
 class Point:
-    """A derivative that an entry takes, and the arguments that it takes it at.
+    """A derivative that an entry takes, and the arguments at which it is checked.
 
     Args:
         entry: its name.
@@ -86,7 +86,7 @@ _MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
 def _reached_derivatives(
     known: Mapping[str, Function], entry: str
 ) -> list[tuple[str, Derivative]]:
-    """The derivatives that an entry reaches, by the names they are declared with.
+    """Return the declared derivatives that an entry reaches by calls, by name.
 
     One check measures both modes, so either stands for both.
     """
@@ -102,7 +102,7 @@ def _reached_derivatives(
 def _unvisited_functions(
     known: Mapping[str, Function], name: str, seen: Collection[str]
 ) -> tuple[str, ...]:
-    """Return titles of functions such as branches that the visit did not reach."""
+    """Return titles of callees, such as branches, that the evaluation did not run."""
     found = [
         inner
         for outer in reachable_functions(known, name)
@@ -114,7 +114,7 @@ def _unvisited_functions(
 
 
 def _title(function: Function) -> str:
-    """The name that the model has for a function, and its line."""
+    """Return the name of a function in the model, and its source line."""
     name, where = name_of(function).rpartition(".")[2], source_of(function.location)
     return f"{name} ({where})" if where else name
 
@@ -133,13 +133,14 @@ def _arguments(program: Program, entry: Entry, rng: np.random.Generator) -> Arra
 
 
 def _size(contract: Contract) -> int:
-    """A size that is allowed, in parts of `multiple_of`; above one if it can be."""
+    """Return an allowed size in units of `multiple_of`, above one if possible."""
     most = contract.max // contract.multiple_of if contract.max else 2
     least = -(-contract.min // contract.multiple_of)
     return max(least, min(2, most))
 
 
 def _random(kind: Tensor, sizes: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    """Draw an array of a tensor type: normal floats, or integers 0 and 1."""
     shape = tuple(evaluate_size(size, sizes) for size in kind.shape)
     numpy = dtypes.to_numpy(kind.dtype)
     if dtypes.is_float(kind.dtype):

@@ -34,7 +34,8 @@ def visit(
     symbols: list[int],
     wanted: Collection[str],
 ) -> dict[str, Arrays]:
-    """Find the functions that an entry reaches, with the first arguments of each.
+    """Evaluate an entry; return the arguments with which each function was first
+    called.
 
     Args:
         module: whose derivatives are not written yet.
@@ -50,11 +51,11 @@ def visit(
 
 
 class _Enough(Exception):
-    """A signal that all wanted points are reached."""
+    """Raised to end an evaluation once all wanted functions were called."""
 
 
 class _Visit(Evaluation):
-    """An evaluation that takes note of the functions that it gets to."""
+    """An evaluation that records the first arguments of each function it calls."""
 
     def __init__(
         self, module: Module, symbols: list[int], entry: str, wanted: Collection[str]
@@ -64,7 +65,9 @@ class _Visit(Evaluation):
         self._module, self._entry, self._wanted = module, entry, wanted
 
     def call(self, name: str, arrays: Arrays) -> Arrays:
-        """Compute a function's results, and note its first arguments."""
+        """Compute a function's results, and record its arguments if they are the
+        first.
+        """
         self.reached.setdefault(name, arrays)
         derived = derived_of(self.functions[name])
         if derived is None:
@@ -77,7 +80,9 @@ class _Visit(Evaluation):
         return Evaluation(written, self.symbols).call(name, arrays)
 
     def _visit_primal(self, derived: Derived, arrays: Arrays) -> None:
-        """Get to the function that another one is made from; of a stack, once."""
+        """Call the function that a derivative is made of; for a batch, on its first
+        element.
+        """
         count = len(signature(self.functions[derived.of])[0])
         given = arrays[:count]
         if isinstance(derived, Batch):
@@ -88,6 +93,7 @@ class _Visit(Evaluation):
 
     @cached_property
     def _graph_with_gradients(self) -> Module:
+        """A copy of the entry's module with its derivatives written."""
         module = copy_module(self._module)
         keep_only(module, [self._entry])
         run_passes(module, ["autodiff"])

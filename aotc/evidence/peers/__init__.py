@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Peer:
-    """A runtime of somebody else's.
+    """Another project's runtime, such as ONNX Runtime, that replays are compared with.
 
     Args:
         package: that has to be installed, by the name of its import.

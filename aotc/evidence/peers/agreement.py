@@ -20,7 +20,7 @@ TOLERANCES = {"f64": 1e-6, "f32": 1e-3, "f16": 1e-2, "bf16": 4e-2}
 
 @dataclass(frozen=True)
 class Agreement:
-    """The closeness of a peer's outputs to those of a contender of aotc.
+    """The distance of a peer's outputs from those of one of aotc's contenders.
 
     Args:
         reference: name of that contender.
@@ -33,14 +33,14 @@ class Agreement:
     tolerance: float
 
     def to_json(self) -> JsonObject:
-        """The facts by name."""
+        """Return the fields by name."""
         return dict(vars(self))
 
 
 def require_agreement(
     peer: str, found: Outputs, reference: str, expected: Outputs
 ) -> Agreement:
-    """Refuse a peer that computes something else.
+    """Compare a peer's outputs with aotc's; raise if they differ beyond the tolerance.
 
     Args:
         peer: its name.
@@ -76,7 +76,7 @@ def require_agreement(
 
 
 def relative_error(found: Array, expected: Array) -> float:
-    """The largest difference, in parts of the largest element that is expected.
+    """Return the largest difference relative to the largest expected element.
 
     Elements that are not finite have to be the same.
     """
@@ -91,6 +91,7 @@ def relative_error(found: Array, expected: Array) -> float:
 
 
 def _differs(peer: str, reference: str, how: str) -> InputError:
+    """Return the error for a peer whose outputs differ; `how` says in what."""
     return InputError(
         "peer-differs",
         f"{peer} computes something else than {reference} in the first call: {how}",
@@ -99,7 +100,7 @@ def _differs(peer: str, reference: str, how: str) -> InputError:
 
 
 def describe(agreements: Sequence[tuple[str, Agreement]]) -> str:
-    """Describe the comparison with peers in words.
+    """Return a sentence on how far the peers' outputs differ from aotc's.
 
     Args:
         agreements: of peers, at least one, by their names.

@@ -17,7 +17,7 @@ from aotc.timing.messages import TimedBundle
 def choose_peers(
     asked: Sequence[str], source: str, signature: EntrySignature, threads: int | None
 ) -> tuple[Contender, ...]:
-    """The contenders that peers are.
+    """Return a contender for each peer that the user named with `--against`.
 
     Args:
         asked: names of peers, each perhaps with a file: `onnxruntime:model.onnx`.
@@ -59,7 +59,7 @@ def choose_peers(
 
 
 def _require_usable(name: str, file: str, source: str) -> None:
-    """Refuse a peer that is unknown, not installed, or cannot read its file."""
+    """Raise if a peer is unknown, not installed, or cannot read its file."""
     peer = PEERS.get(name)
     if peer is None:
         raise InputError(
@@ -78,6 +78,7 @@ def _require_usable(name: str, file: str, source: str) -> None:
 
 
 def _require_file(name: str, peer: Peer, file: str, source: str) -> None:
+    """Raise unless the file exists and has a suffix that the peer reads."""
     read, own = Path(file or source), f"--against {name}:model{peer.suffixes[0]}"
     if read.suffix not in peer.suffixes:
         raise InputError(

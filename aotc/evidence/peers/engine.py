@@ -16,7 +16,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class PeerInput:
-    """An input of a file.
+    """An input of a peer's model file: its name, dtype and shape.
 
     Args:
         name: that it has there.
@@ -34,7 +34,7 @@ class PeerInput:
 
 
 class PeerEngine(Protocol):
-    """A file that is loaded; made of its path and a number of threads.
+    """Protocol of a peer's runtime that has loaded a model file.
 
     Attributes:
         version: of the package.
@@ -53,15 +53,15 @@ class PeerEngine(Protocol):
         """The number of calls that have waited for a compiler so far."""
 
     def prepare(self, arrays: Sequence[Array]) -> Any:
-        """The arguments of a call, made before it."""
+        """Convert arrays to the runtime's arguments of a call, outside the timing."""
 
     def call(self, prepared: Any) -> list[Array]:
-        """The outputs of a call."""
+        """Make a call with prepared arguments; return its outputs."""
 
 
 @contextmanager
 def peer_errors(peer: str, file: str) -> Iterator[None]:
-    """Report exceptions of a peer as errors of the peer.
+    """Turn exceptions of a peer's runtime into `InputError` `peer-failed`.
 
     Args:
         peer: its name.

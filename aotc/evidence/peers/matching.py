@@ -12,7 +12,7 @@ from aotc.evidence.peers.engine import Array, PeerInput
 def match_inputs(
     peer: str, ports: Sequence[PeerInput], leaves: Sequence[Leaf]
 ) -> tuple[Leaf, ...]:
-    """The input of the entry that each input of a file is: by name, else by order.
+    """Return, for each input of a peer's file, the entry input: by name, else by order.
 
     A file may have fewer inputs than the entry, if it has them by name: exporters drop
     what is not used.
@@ -42,7 +42,7 @@ def require_shapes(
     arrays: Sequence[Array],
     sizes: Mapping[str, int],
 ) -> None:
-    """Refuse a file that does not take the arrays of a call.
+    """Raise if a peer's file does not accept the shapes of a call's arrays.
 
     Args:
         peer: its name.
@@ -68,7 +68,7 @@ def require_shapes(
 def match_outputs(
     peer: str, names: Sequence[str], wanted: Sequence[str]
 ) -> tuple[int, ...]:
-    """Return each entry output's position in those of a peer: by name, else by order.
+    """Return the index of each entry output among a peer's: by name, else by order.
 
     Args:
         peer: its name.
@@ -104,6 +104,7 @@ def _fits(port: PeerInput, leaf: Leaf) -> bool:
 def _mismatch(
     peer: str, ports: Sequence[PeerInput], leaves: Sequence[Leaf]
 ) -> InputError:
+    """Return the error for a file whose inputs are not those of the entry."""
     wanted = ", ".join(f"{leaf.name}: {leaf}" for leaf in leaves)
     return InputError(
         "peer-mismatch",

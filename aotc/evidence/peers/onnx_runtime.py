@@ -22,7 +22,7 @@ _DTYPES = {
 
 
 class OnnxRuntime:
-    """A session of one .onnx file."""
+    """An ONNX Runtime session of one .onnx file."""
 
     version: str = onnxruntime.__version__
     path = ANY
@@ -42,15 +42,16 @@ class OnnxRuntime:
         self.outputs = tuple(each.name for each in self._session.get_outputs())
 
     def prepare(self, arrays: Sequence[Array]) -> dict[str, Array]:
-        """The arrays by the names of the inputs."""
+        """Return the arrays in a dict by input name."""
         names = (port.name for port in self.inputs)
         return dict(zip(names, arrays, strict=True))
 
     def call(self, prepared: Mapping[str, Array]) -> list[Array]:
-        """The outputs of a run."""
+        """Run the session; return its outputs."""
         outputs: list[Array] = self._session.run(None, prepared)
         return outputs
 
 
 def _shape(sizes: Sequence[int | str | None]) -> tuple[int | None, ...]:
+    """Return sizes, with None for symbolic ones."""
     return tuple(size if isinstance(size, int) else None for size in sizes)

@@ -13,7 +13,7 @@ from aotc.evidence.peers.engine import Array, PeerInput
 
 
 class OpenVino:
-    """A request of a compiled model; results are not copied."""
+    """An OpenVINO inference request of a compiled model; its outputs are not copied."""
 
     version: str = openvino.__version__.partition("-")[0]
     path = ANY
@@ -32,24 +32,27 @@ class OpenVino:
         self.outputs = tuple(map(_name, compiled.outputs))
 
     def prepare(self, arrays: Sequence[Array]) -> dict[int, Array]:
-        """The arrays by the places of the inputs."""
+        """Return the arrays in a dict by input index."""
         return dict(enumerate(arrays))
 
     def call(self, prepared: Mapping[int, Array]) -> list[Array]:
-        """The outputs, in the memory of the request."""
+        """Run the request; return its outputs, which lie in the request's memory."""
         found = self._request.infer(prepared, share_inputs=True, share_outputs=True)
         return [found[place] for place in range(len(self.outputs))]
 
 
 def _port(port: openvino.ConstOutput) -> PeerInput:
+    """Return an OpenVINO input as a `PeerInput`."""
     sizes = (None if size.is_dynamic else size.get_length() for size in _sizes(port))
     dtype = dtypes.canonical_dtype(port.element_type.to_dtype())
     return PeerInput(_name(port), dtype, tuple(sizes))
 
 
 def _sizes(port: openvino.ConstOutput) -> Sequence[openvino.Dimension]:
+    """Return the dimensions of an OpenVINO input or output."""
     return list(port.partial_shape)
 
 
 def _name(port: openvino.ConstOutput) -> str:
+    """Return the name of an OpenVINO input or output; empty without one."""
     return str(port.any_name) if port.names else ""

@@ -30,7 +30,7 @@ from aotc.timing.inputs import arrays_for
 
 
 class PeerPlayer:
-    """A peer that has loaded its file, with inputs for each size of a replay.
+    """Replays calls on a peer's runtime, with inputs for each size.
 
     Args:
         order: what to load, and the calls.
@@ -72,7 +72,7 @@ class PeerPlayer:
         )
 
     def play(self) -> Replayed:
-        """Make all calls, one after the other.
+        """Make all calls of the replay in order; return their times.
 
         Raises:
             InputError: `peer-failed`.
@@ -88,7 +88,7 @@ class PeerPlayer:
         return Replayed(tuple(times), self._ways, made, memory()["peak"])
 
     def outputs(self, place: int) -> Outputs:
-        """The outputs of a call.
+        """Make one call, with the inputs at index `place`; return its outputs by name.
 
         Raises:
             InputError: `peer-failed`.
@@ -100,7 +100,7 @@ class PeerPlayer:
         return tuple(zip(self._engine.outputs, arrays, strict=True))
 
     def _arrays(self, order: ReplayOrder) -> list[list[Array]]:
-        """The inputs of the file, for each size of the replay."""
+        """Return the peer's input arrays for each distinct size of the replay."""
         ports, found = self._engine.inputs, []
         leaves = match_inputs(self._name, ports, order.inputs)
         point = EntryPoint(
@@ -115,13 +115,13 @@ class PeerPlayer:
 
 
 def _path(engine: PeerEngine, ports: Sequence[PeerInput]) -> str:
-    """Return the path of calls; a file without symbolic sizes serves its own alone."""
+    """Return the kind of code of a peer's calls: own sizes, any sizes, or eager."""
     has_symbols = any(size is None for port in ports for size in port.shape)
     return OWN if engine.path == ANY and not has_symbols else engine.path
 
 
 def _size_on_disk(file: Path) -> int:
-    """Return the size of a file with the weights that exporters write beside it."""
+    """Return the bytes of a file, with those of a weight file beside it."""
     beside = (file.with_suffix(".bin"), file.with_name(f"{file.name}.data"))
     used = [file, *(each for each in beside if each.is_file())]
     return sum(each.stat().st_size for each in used)

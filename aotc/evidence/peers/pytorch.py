@@ -25,7 +25,7 @@ _VARIES = object()  # what no constant is
 
 
 class Torch:
-    """The module of a program, whose ops PyTorch executes one by one."""
+    """An exported PyTorch program, whose ops are executed eagerly."""
 
     version: str = torch.__version__
     path = EAGER
@@ -45,7 +45,7 @@ class Torch:
         return 0
 
     def make_callable(self, module: torch.nn.Module) -> Callable[..., PyTree]:
-        """Return the callable that computes the calls of a module."""
+        """Return the callable to time: the module itself."""
         called: Callable[..., PyTree] = module
         return called
 
@@ -57,7 +57,7 @@ class Torch:
         return given
 
     def call(self, prepared: Arguments) -> list[Array]:
-        """The tensors of the result in a row."""
+        """Call the module; return the tensors of its result as a list."""
         args, kwargs = prepared
         with torch.inference_mode():
             result = self._module(*args, **kwargs)
@@ -65,7 +65,7 @@ class Torch:
 
 
 class TorchCompile(Torch):
-    """A peer that runs torch.compile for all sizes; it needs a C++ compiler."""
+    """An exported program compiled by torch.compile for symbolic sizes; needs C++."""
 
     path = ANY
 
@@ -87,19 +87,20 @@ class TorchCompile(Torch):
 
 
 def _given(program: ExportedProgram) -> Iterator[ArgumentSpec]:
-    """The arguments of the user in a row."""
+    """Yield the argument specs of the user's inputs, in order."""
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             yield spec.arg
 
 
 def _constants(program: ExportedProgram) -> Iterator[object]:
-    """Yield, for each argument, the fixed value that it was exported with, if any."""
+    """Yield the constant value of each argument, or `_VARIES` for tensors."""
     for arg in _given(program):
         yield arg.value if isinstance(arg, ConstantArgument) else _VARIES
 
 
 def _ports(program: ExportedProgram) -> Iterator[PeerInput]:
+    """Yield each tensor argument as a `PeerInput`."""
     nodes = {node.name: node for node in program.graph.nodes}
     for arg in _given(program):
         if not isinstance(arg, ConstantArgument):
@@ -107,6 +108,7 @@ def _ports(program: ExportedProgram) -> Iterator[PeerInput]:
 
 
 def _port(name: str, value: object) -> PeerInput:
+    """Return an argument as a `PeerInput`, from its example value."""
     if not isinstance(value, torch.Tensor):
         return PeerInput(name, type(value).__name__, ())
     sizes = (size if isinstance(size, int) else None for size in value.shape)
@@ -118,7 +120,7 @@ def _port(name: str, value: object) -> PeerInput:
 
 
 def _output_names(form: _pytree.TreeSpec) -> Iterator[str]:
-    """The keys of a dict of tensors; other results have no names."""
+    """Yield the key of each result in a dict of tensors; empty for other results."""
     tree = _pytree.tree_unflatten([*range(form.num_leaves)], form)
     for path, _ in _pytree.tree_flatten_with_path(tree)[0]:
         is_key = len(path) == 1 and isinstance(path[0], _pytree.MappingKey)

@@ -22,7 +22,7 @@ PEERS = ("numpy", "scipy", "jax")
 
 
 def main() -> int:
-    """Print what differs, and how often each verdict came."""
+    """Print the cases whose result differs, and counts of verdicts."""
     asked = _arguments()
     counts: dict[str, Counter[str]] = {}
     faults, functions, start = 0, set(), time.monotonic()
@@ -43,6 +43,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.fuzz.edges", description=__doc__.splitlines()[0]
     )

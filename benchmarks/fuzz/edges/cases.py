@@ -20,7 +20,7 @@ ALL = "all arrays"
 
 @dataclass(frozen=True)
 class Case:
-    """A call, by the names of the parameters, and what of it is at an edge."""
+    """A call of a function by parameter names, and which arguments are edge cases."""
 
     function: str
     arguments: dict[str, Any]
@@ -33,14 +33,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Edge:
-    """Another value for a parameter; for all arrays at once, (old, new) of each."""
+    """An edge-case value for one parameter, or for all arrays."""
 
     parameter: str
     label: str
     value: Any
 
     def applied(self, case: Case) -> Case:
-        """The case with this edge, too."""
+        """Return the case with this edge value in place."""
         changed = dict(case.arguments)
         if self.parameter != ALL:
             head, _, place = self.parameter.partition("[")
@@ -57,7 +57,7 @@ class Edge:
 
 
 def single(signature: inspect.Signature, base: Case) -> Iterator[Case]:
-    """The call that works, and one with each edge of each argument."""
+    """Yield the base call, and one call for each edge of each argument."""
     yield base
     for edge in edges(signature, base):
         yield edge.applied(base)
@@ -66,7 +66,7 @@ def single(signature: inspect.Signature, base: Case) -> Iterator[Case]:
 def pairs(
     signature: inspect.Signature, base: Case, draw: Any, count: int
 ) -> Iterator[Case]:
-    """`count` calls with two arguments at an edge, drawn at random."""
+    """Yield `count` random calls in which two arguments have edge values."""
     found: dict[str, list[Edge]] = {}
     for edge in edges(signature, base):
         found.setdefault(edge.parameter, []).append(edge)
@@ -79,11 +79,12 @@ def pairs(
 
 
 def _overlap(first: str, second: str) -> bool:
+    """Return whether two edges change the same parameter."""
     return first.partition("[")[0] == second.partition("[")[0] and "[" not in first
 
 
 def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
-    """Every edge of every argument."""
+    """Yield every edge value of every argument."""
     leaves = dict(_array_arguments(base.arguments))
     first = next(iter(leaves.values()), None)
     for name, old in leaves.items():
@@ -106,7 +107,7 @@ def edges(signature: inspect.Signature, base: Case) -> Iterator[Edge]:
 def _edges_of_all(
     function: str, leaves: list[Any], names: dict[int, str]
 ) -> Iterator[Edge]:
-    """Put one edge in all arrays that are of the dtype, or the shape, of the first."""
+    """Yield edges that change all arrays of the first one's dtype or shape alike."""
     first = leaves[0]
     if isinstance(first, Complex):
         return
@@ -125,12 +126,13 @@ def _edges_of_all(
 
 
 def _in_order(function: str, name: str, value: Any) -> Any:
+    """Return a vector sorted, if the function requires that of the parameter."""
     ordered = f"{function}.{name}" in SORTED and isinstance(value, np.ndarray)
     return np.sort(value) if ordered and value.ndim == 1 else value
 
 
 def _array_arguments(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Arrays among the arguments, and in lists, with their names."""
+    """Yield names and values of array arguments, also within lists."""
     for name, value in arguments.items():
         if isinstance(value, (np.ndarray, np.generic, Complex)):
             yield name, value
@@ -141,7 +143,7 @@ def _array_arguments(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _replaced(value: Any, others: list[tuple[Any, Any]]) -> Any:
-    """An argument with other arrays in the place of some."""
+    """Return an argument with some of its arrays replaced."""
     for old, new in others:
         if value is old:
             return new

@@ -22,7 +22,7 @@ FAMILIES = ("numpy", "linalg", "fft", "special", "nn", "complexes")
 
 @dataclass(frozen=True)
 class Compared:
-    """A case and what both gave."""
+    """A case with the outcomes of aotc and of a peer, and the verdict."""
 
     case: Case
     library: str
@@ -40,7 +40,7 @@ class Compared:
 def compared(
     libraries: frozenset[str], only: str = "", drawn: int = 0, seed: int = 0
 ) -> Iterator[Compared]:
-    """All cases of the functions whose names contain `only`.
+    """Yield the comparisons of all cases of functions whose names contain `only`.
 
     Args:
         libraries: the peers to compare with.
@@ -72,7 +72,7 @@ def compared(
 def compare(
     function: Any, signature: inspect.Signature, case: Case, libraries: frozenset[str]
 ) -> Compared | None:
-    """A case beside the peer; None where the peer has not the arguments."""
+    """Call aotc's and the peer's function; None if the peer lacks the arguments."""
     peer = peer_of(case.function, libraries)
     assert peer is not None
     library, their_function = peer
@@ -103,7 +103,7 @@ def compare(
 
 
 def is_bounded(case: Case) -> bool:
-    """Return whether NumPy ends: bincount fills memory, LAPACK waits for infinities."""
+    """Return whether NumPy's call ends with little memory; `bincount` may not."""
     edges = " ".join(what for _, what in case.edges)
     if case.function == "numpy.bincount":
         return re.search("largest|extremes", edges) is None
@@ -113,12 +113,12 @@ def is_bounded(case: Case) -> bool:
 
 
 def gives_floats(our: Outcome) -> bool:
-    """Return whether a result is f32."""
+    """Return whether a result has an f32 array."""
     return any(x.dtype == "f4" for x in our.leaves or ())
 
 
 def integers_as_floats(value: Any) -> Any:
-    """Arguments with arrays of integers and bools as f32."""
+    """Return arguments with integer and bool arrays converted to f32."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iub":
         return value.astype("f4")
     if type(value) in (list, tuple):
@@ -129,6 +129,7 @@ def integers_as_floats(value: Any) -> Any:
 
 
 def _is_default(value: Any, default: Any) -> bool:
+    """Return whether an argument equals its parameter's default."""
     return value is default or (
         isinstance(value, (int, float, str, bool))
         and type(value) is type(default)
@@ -137,6 +138,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _dtypes(value: Any) -> Iterator[str]:
+    """Yield the dtypes of all arrays in an argument."""
     if isinstance(value, (list, tuple)):
         for part in value:
             yield from _dtypes(part)

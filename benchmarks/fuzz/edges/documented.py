@@ -14,7 +14,7 @@ from .comparing import Compared
 
 @dataclass(frozen=True)
 class Difference:
-    """Verdicts that are meant, with the reason."""
+    """A documented difference from a peer: where it applies, and the reason."""
 
     verdict: str
     reason: str
@@ -25,7 +25,7 @@ class Difference:
     of_pairs: bool = False  # seen where two arguments are at an edge only
 
     def explains(self, found: Compared) -> bool:
-        """Return whether this is the reason for a verdict."""
+        """Return whether this documented difference covers a comparison."""
         given = found.case.arguments.items()
         plain = [f"{n}={v}" for n, v in given if isinstance(v, (str, int, float))]
         edges = "; ".join([*plain, *(f"{n}: {what}" for n, what in found.case.edges)])
@@ -40,33 +40,39 @@ class Difference:
 
 
 def reason_of(found: Compared) -> Difference | None:
-    """The row that explains a verdict, if one does."""
+    """Return the documented difference that covers a comparison; None if none does."""
     return next((row for row in DOCUMENTED if row.explains(found)), None)
 
 
 def _pairs(verdict: str, functions: str, reason: str, edges: str = "") -> Difference:
+    """Return a difference that occurs only where two arguments are edge cases."""
     return Difference(verdict, reason, functions, edges, of_pairs=True)
 
 
 def _differs(functions: str, reason: str, edges: str = "") -> Difference:
+    """Return a difference in results from NumPy."""
     return Difference("differs", reason, functions, edges)
 
 
 def _scipy(names: str, reason: str, edges: str = "") -> Difference:
+    """Return a difference in results from SciPy."""
     return Difference("differs", reason, rf"special\.({names})", edges, library="scipy")
 
 
 def _jax(functions: str, reason: str, edges: str = "") -> Difference:
+    """Return a difference in results from JAX."""
     return Difference("differs", reason, functions, edges, library="jax")
 
 
 def _looser(functions: str, reason: str, edges: str = "") -> Difference:
+    """Return a difference where aotc accepts what NumPy refuses."""
     return Difference("looser", reason, functions, edges)
 
 
 def _stricter(
     code: str, reason: str, functions: str = "", edges: str = ""
 ) -> Difference:
+    """Return a difference where aotc refuses what NumPy accepts."""
     return Difference("stricter", reason, functions, edges, code)
 
 

@@ -34,7 +34,7 @@ LACKING = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """The arrays of a result, or why there is none."""
+    """The result arrays of a call, or its error."""
 
     leaves: tuple[Any, ...] | None = None
     refusal: str = ""
@@ -42,19 +42,20 @@ class Outcome:
 
     @property
     def told(self) -> str:
-        """Describe the outcome in one line."""
+        """The outcome as one line."""
         if self.leaves is None:
             return f"raises {self.refusal}"
         return " and ".join(_shown(leaf) for leaf in self.leaves) or "nothing"
 
 
 def _shown(x: Any) -> str:
+    """Return an array's dtype, shape and elements as text."""
     text = np.array2string(x, threshold=12, edgeitems=3, max_line_width=10_000)
     return f"{x.dtype}{list(x.shape)} {' '.join(text.split())}"
 
 
 def ours(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
-    """Return the outcome of a function of aotc."""
+    """Call a function of aotc; return its outcome."""
     try:
         return Outcome(tuple(leaves(function(*args, **kwargs))))
     except AotcError as error:
@@ -64,7 +65,7 @@ def ours(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
 
 
 def theirs(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
-    """Return the outcome of a function of a peer."""
+    """Call a function of a peer; return its outcome."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -79,7 +80,7 @@ def theirs(function: Callable[..., Any], args: Any, kwargs: Any) -> Outcome:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The arrays of a result; a pair of parts counts as one."""
+    """Return the arrays of a result; a complex pair is one."""
     if isinstance(tree, Complex):
         real, imag = (np.asarray(as_numpy(part)) for part in tree)
         wide = np.result_type(real.dtype, np.complex64)
@@ -94,7 +95,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def as_numpy(x: Any) -> Any:
-    """An array of any library in NumPy's form."""
+    """Return an array of any library as a NumPy array."""
     return np.asarray(x._data) if isinstance(x, Array) else x
 
 
@@ -104,7 +105,7 @@ def as_numpy(x: Any) -> Any:
 def verdict(
     our: Outcome, their: Outcome, dtypes: frozenset[str], signed: bool = True
 ) -> str:
-    """same, refused (by both), differs, stricter (than the peer), looser, crash.
+    """Return one of: same, refused (by both), differs, stricter, looser, crash.
 
     Args:
         our: what aotc gives.
@@ -126,7 +127,7 @@ def verdict(
 
 
 def is_same(x: Any, y: Any, dtypes: frozenset[str], signed: bool) -> bool:
-    """Return whether `x` is a result `y`, of arguments in `dtypes`."""
+    """Return whether two results agree within the rounding of these dtypes."""
     if x.shape != y.shape or _kind(x) != _kind(y):
         return False
     if x.dtype != y.dtype and str(x.dtype) not in dtypes | STANDARD:
@@ -147,15 +148,20 @@ STANDARD = frozenset({"float32", "int32", "complex64", "complex128"})
 
 
 def _kind(x: Any) -> str:
+    """Return the kind of an array's dtype, with bf16 as float and unsigned as
+    integer.
+    """
     kind = "f" if x.dtype == NUMPY_DTYPES["bf16"] else x.dtype.kind
     return "i" if kind == "u" else str(kind)
 
 
 def _info(dtype: Any) -> Any:
+    """Return the limits of a float dtype, bf16 too."""
     return np.finfo(dtype) if dtype.kind in "fc" else dtypes_finfo(dtype)
 
 
 def _is_near(x: Any, y: Any, dtypes: frozenset[str], signed: bool, scale: Any) -> bool:
+    """Return a mask of elements that agree within the coarsest dtype's rounding."""
     floats = [NUMPY_DTYPES[name] for name in FLOATS]
     given = [dtype for dtype in floats if str(dtype) in dtypes]
     coarser = max(map(_info, (x.dtype, y.dtype, *given)), key=lambda info: info.eps)

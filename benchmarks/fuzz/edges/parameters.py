@@ -71,7 +71,7 @@ CHOOSING = """
 
 
 def has_signed_zeros(function: str) -> bool:
-    """Return whether the signs of zeros are compared.
+    """Return whether a function's zeros are compared with their signs.
 
     Functions that choose elements may take either zero, in sums of many products their
     order decides, and SciPy and JAX drop signs that ours have.
@@ -91,7 +91,7 @@ SORTED = {"numpy.searchsorted.a", "numpy.digitize.bins", "numpy.interp.xp",
 def edges_of(
     function: str, parameter: inspect.Parameter, old: Any, first: Any
 ) -> Edges:
-    """Edge values of a parameter whose value is `old`, beside the array `first`."""
+    """Yield (label, edge value) for a parameter that is not an array."""
     name = parameter.name
     if name in PARTICULAR:
         yield from ((repr(value), value) for value in PARTICULAR[name])
@@ -110,6 +110,7 @@ def edges_of(
 
 
 def _by_annotation(annotation: str) -> str | None:
+    """Return the kind of edge values for an annotation; None if it has none."""
     for text, kind in (("bool", "bool"), ("int", "count"), ("float", "number")):
         if annotation.startswith(text):
             return kind

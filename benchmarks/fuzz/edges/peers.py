@@ -32,17 +32,18 @@ PLACES = {
 
 
 def _stable(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return NumPy's stable argsort."""
     return np.argsort(x, *args, stable=True, **kwargs)
 
 
 def _ordered(partition: Function, order: Function, a: Any, kth: Any, *axis: Any) -> Any:
-    """An order is a partition; which one NumPy gives, it leaves open."""
+    """Call NumPy's partition for its errors; return the sorted order, which is one."""
     partition(a, kth, *axis)
     return order(a, *axis)
 
 
 def _put_along_axis(arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """NumPy's changes its array."""
+    """Call NumPy's put_along_axis, which changes the array, and return the array."""
     np.put_along_axis(arr, *args, **kwargs)
     return arr
 
@@ -62,7 +63,9 @@ ADAPTED: dict[str, Function] = {
 
 @cache
 def peer_of(function: str, libraries: frozenset[str]) -> tuple[str, Function] | None:
-    """The library and its function of this name, if one of `libraries` has it."""
+    """Return (library, function) of a peer with this name; None if no library has
+    it.
+    """
     family, name = function.split(".")
     for place in PLACES[family]:
         library = place.partition(".")[0]
@@ -80,13 +83,13 @@ def peer_of(function: str, libraries: frozenset[str]) -> tuple[str, Function] | 
 
 @cache
 def _widen_jax() -> None:
-    """Let JAX compute in 64 bits, and compile small programs fast."""
+    """Configure JAX to compute in 64 bits and to compile small programs fast."""
     os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     importlib.import_module("jax").config.update("jax_enable_x64", True)
 
 
 def given(library: str, value: Any) -> Any:
-    """An argument as a peer takes it."""
+    """Return an argument in the peer's types."""
     if isinstance(value, Complex):
         real, imag = (np.asarray(as_numpy(part)) for part in value)
         whole = np.empty(real.shape, np.result_type(real.dtype, np.complex64))

@@ -116,7 +116,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
 
 
 def public_functions(family: str) -> dict[str, Callable[..., Any]]:
-    """The functions of a package, by family.name."""
+    """Return the public functions of a package by `family.name`."""
     module = MODULES[family]
     found = {name: getattr(module, name) for name in module.__all__}
     return {
@@ -127,7 +127,7 @@ def public_functions(family: str) -> dict[str, Callable[..., Any]]:
 
 
 def bases(function: str, signature: inspect.Signature) -> list[Case]:
-    """The calls of a function that work, by the names of its parameters."""
+    """Return working calls of a function, to begin from."""
     args, kwargs = tested_calls()[function]
     bound = signature.bind(*args, **kwargs)
     found = [Case(function, dict(bound.arguments))]

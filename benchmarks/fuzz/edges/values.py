@@ -23,7 +23,7 @@ NUMPY_DTYPES = {name: dtypes.to_numpy(name) for name in dtypes.NAMES}
 
 
 def _planted(x: Any, values: Sequence[float]) -> Any:
-    """`x` with `values` at positions spread over it."""
+    """Return a copy of `x` with `values` spread over it."""
     y = x.copy().ravel()
     if y.size:
         with np.errstate(all="ignore"):
@@ -33,12 +33,13 @@ def _planted(x: Any, values: Sequence[float]) -> Any:
 
 
 def _filled(x: Any, values: Sequence[float]) -> Any:
-    """`values`, over and over, in the shape of `x`."""
+    """Return an array like `x` filled with `values` in turn."""
     with np.errstate(all="ignore"):
         return np.resize(np.array(values, x.dtype), x.shape)
 
 
 def _float_elements(x: Any) -> Edges:
+    """Yield (label, array) with edge values of floats, such as NaN and denormals."""
     info = np.finfo(x.dtype) if x.dtype.kind == "f" else dtypes_finfo(x.dtype)
     inf, nan, most = np.inf, np.nan, float(info.max)
     tiny, normal = float(info.smallest_subnormal), float(info.smallest_normal)
@@ -63,13 +64,14 @@ def _float_elements(x: Any) -> Edges:
 
 
 def dtypes_finfo(dtype: Any) -> Any:
-    """The limits of bf16."""
+    """Return the limits of bf16."""
     import ml_dtypes
 
     return ml_dtypes.finfo(dtype)
 
 
 def _integer_elements(x: Any) -> Edges:
+    """Yield (label, array) with edge values of integers."""
     info = np.iinfo(x.dtype)
     yield "the largest integers", _filled(x, [info.max])
     yield "the least integers", _filled(x, [info.min])
@@ -83,13 +85,14 @@ def _integer_elements(x: Any) -> Edges:
 
 
 def _bool_elements(x: Any) -> Edges:
+    """Yield (label, array) with edge values of bools."""
     yield "all false", np.zeros_like(x)
     yield "all true", np.ones_like(x)
     yield "one true", _planted(np.zeros_like(x), [True])
 
 
 def elements(x: Any) -> Edges:
-    """Arrays of the same dtype and shape."""
+    """Yield (label, array) with edge elements, in the dtype and shape of `x`."""
     kind = "f" if x.dtype == NUMPY_DTYPES["bf16"] else x.dtype.kind
     yield from {
         "f": _float_elements, "i": _integer_elements, "u": _integer_elements,
@@ -101,7 +104,7 @@ def elements(x: Any) -> Edges:
 
 
 def in_dtype(x: Any, dtype: str) -> Any:
-    """`x` in another dtype; fractions are spread over small integers."""
+    """Return `x` in another dtype; fractions become small integers."""
     wanted = NUMPY_DTYPES[dtype]
     if wanted.kind in "iu" and x.dtype.kind == "f":
         x = np.rint(x * 7) - (2 if wanted.kind == "i" else 0)
@@ -114,7 +117,7 @@ def in_dtype(x: Any, dtype: str) -> Any:
 
 
 def in_dtypes(x: Any, names: Sequence[str] = dtypes.NAMES) -> Edges:
-    """The array in other dtypes, and with the extremes of each."""
+    """Yield (label, array) of `x` in other dtypes, and with their extremes."""
     for name in names:
         if NUMPY_DTYPES[name] == x.dtype:
             continue
@@ -129,7 +132,7 @@ def in_dtypes(x: Any, names: Sequence[str] = dtypes.NAMES) -> Edges:
 
 
 def in_shapes(x: Any) -> Edges:
-    """Arrays of the same dtype: no elements, axes of size 1, more and fewer axes."""
+    """Yield (label, array) of edge shapes: no elements, size 1, more or fewer axes."""
     yield "0-d", x.ravel()[0] if x.size else x
     if not x.ndim:
         yield "size 1", x.reshape(1)
@@ -150,7 +153,7 @@ def in_shapes(x: Any) -> Edges:
 
 
 def arrays(x: Any) -> Edges:
-    """Return the edges of one of several arrays; different dtypes seldom mix."""
+    """Yield (label, array) of all edges for one of several array arguments."""
     if isinstance(x, Complex):
         yield from complexes(x)
         return
@@ -161,7 +164,7 @@ def arrays(x: Any) -> Edges:
 
 
 def complexes(z: Complex) -> Edges:
-    """Pairs of parts: every combination of special values, and shapes."""
+    """Yield (label, pair) with all special values of both parts, and edge shapes."""
     real, imag = (np.asarray(part) for part in z)
     parts = {
         "moderate": [0.0, -0.0, 1.0, -1.0, 0.5, -2.0],
@@ -177,10 +180,12 @@ def complexes(z: Complex) -> Edges:
 
 
 def _pair(real: Sequence[float], imag: Sequence[float], dtype: Any) -> Complex:
+    """Return a complex array of aotc with these parts."""
     return Complex(*(_array(np.array(part, dtype)) for part in (real, imag)))
 
 
 def _array(x: Any) -> Any:
+    """Return an array of aotc."""
     from aotc import numpy as anp
 
     return anp.asarray(x)
@@ -190,7 +195,7 @@ def _array(x: Any) -> Any:
 
 
 def axes(x: Any) -> Edges:
-    """Axes, from outside on the left to outside on the right; tuples; None."""
+    """Yield (label, axis) from out of range to out of range, tuples and None."""
     rank = np.ndim(x)
     yield from ((str(n), n) for n in range(-rank - 1, rank + 2))
     yield "None", None
@@ -207,7 +212,7 @@ def axes(x: Any) -> Edges:
 
 
 def counts(x: Any) -> Edges:
-    """Integers around 0 and around the sizes of an array, on both sides."""
+    """Yield (label, integer) around 0 and around an array's sizes."""
     numbers = {-100, -2, -1, 0, 1, 2, 100}
     for size in np.shape(x):
         numbers |= {s * n for n in (size - 1, size, size + 1) for s in (-1, 1)}
@@ -215,7 +220,7 @@ def counts(x: Any) -> Edges:
 
 
 def many_counts(x: Any) -> Edges:
-    """Integers and sequences of them."""
+    """Yield (label, value) with integers and sequences of integers."""
     yield from counts(x)
     rank, size = np.ndim(x), (*np.shape(x), 1)[0]
     yield "nothing", []
@@ -232,13 +237,15 @@ def many_counts(x: Any) -> Edges:
 
 
 def numbers(x: Any) -> Edges:
-    """Real numbers: signs of zero, infinities, NaN, small, large."""
+    """Yield (label, number) with signed zeros, infinities, NaN, small and large
+    ones.
+    """
     for n in (0.0, -0.0, 1.0, -1.0, 0.5, 2, 1e-30, 1e30, np.inf, -np.inf, np.nan):
         yield str(n), n
 
 
 def shapes(x: Any) -> Edges:
-    """Shapes: of no axes, with sizes 0, 1, unknown and negative, too large."""
+    """Yield (label, shape) with no axes, sizes 0, 1 and -1, and too large ones."""
     size, shape = np.size(x), np.shape(x)
     yield "()", ()
     for n in (-2, -1, 0, 1, size, size + 1):
@@ -258,12 +265,12 @@ def shapes(x: Any) -> Edges:
 
 
 def booleans(x: Any) -> Edges:
-    """Return both booleans."""
+    """Yield both booleans."""
     yield from (("True", True), ("False", False))
 
 
 def dtype_names(x: Any) -> Edges:
-    """Every dtype, and None."""
+    """Yield every dtype, and None."""
     yield "None", None
     yield from ((name, name) for name in NUMPY_DTYPES)
 

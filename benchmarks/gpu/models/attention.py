@@ -9,17 +9,17 @@ HEADS, DEPTH = 4, 64
 
 
 def spec(dtype):
-    """Queries, keys or values."""
+    """Return the spec of queries, keys or values."""
     return aotc.Spec(("batch", "length", HEADS, DEPTH), dtype)
 
 
 @aotc.entry(q=spec("f32"), k=spec("f32"), v=spec("f32"))
 def attend(q, k, v):
-    """Each position sees all."""
+    """Return the attention in which each position sees all."""
     return nn.attention(q, k, v)
 
 
 @aotc.entry(q=spec("f16"), k=spec("f16"), v=spec("f16"))
 def attend_before(q, k, v):
-    """Each position sees those before it."""
+    """Return the causal attention."""
     return nn.attention(q, k, v, causal=True)

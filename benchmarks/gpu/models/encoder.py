@@ -10,7 +10,7 @@ WIDTH, HEADS, HIDDEN, LENGTH = 256, 4, 1024, 128
 
 
 def init():
-    """Random parameters in bf16."""
+    """Return random parameters in bf16."""
     keys = iter(random.split(random.key(0), 6))
     depth = WIDTH // HEADS
 
@@ -37,7 +37,7 @@ weights = aotc.Weights(init())
 
 @aotc.entry(x=aotc.Spec(("batch", LENGTH, WIDTH), "bf16"))
 def encode(weights, x):
-    """Attention, then a dense network, both as residuals."""
+    """Return the result of attention and a dense network, both as residuals."""
     h = nn.layer_norm(x, **weights["norm1"])
     x = x + nn.multi_head_attention(h, **weights["attention"])
     h = nn.layer_norm(x, **weights["norm2"])

@@ -8,7 +8,9 @@ aotc.bundle(name="kernels", version="1.0.0")
 
 
 def product(rows, depth, columns, dtype):
-    """A product with a bias and an activation behind it."""
+    """Return an entry function and its specs: a product with a bias and an
+    activation.
+    """
 
     def entry(x, y, b):
         return nn.relu(x @ y + b)
@@ -18,7 +20,7 @@ def product(rows, depth, columns, dtype):
 
 
 def linear(rows, depth, columns, dtype):
-    """Multiply with the weight transposed, as layers of PyTorch have it."""
+    """Return an entry function and its specs: a product by a transposed weight."""
 
     def entry(x, y, b):
         return nn.relu(np.einsum("rk,ck->rc", x, y) + b)
@@ -28,7 +30,7 @@ def linear(rows, depth, columns, dtype):
 
 
 def activated(rows, depth, columns, dtype):
-    """Multiply, with an activation of many operations."""
+    """Return an entry function and its specs: a product with a costly activation."""
 
     def entry(x, y, b):
         return nn.gelu(np.einsum("rk,ck->rc", x, y) + b)
@@ -38,7 +40,9 @@ def activated(rows, depth, columns, dtype):
 
 
 def convolution(size, window, inputs, outputs, dtype):
-    """A convolution of eight images with a bias and an activation behind it."""
+    """Return an entry function and its specs: a convolution with bias and
+    activation.
+    """
 
     def entry(x, k, b):
         return nn.relu(nn.conv(x, k, padding="SAME") + b)
@@ -49,7 +53,7 @@ def convolution(size, window, inputs, outputs, dtype):
 
 
 def attention(batch, length, heads, depth, dtype, causal):
-    """Attention of a batch."""
+    """Return an entry function and its specs: attention of a batch."""
 
     def entry(q, k, v):
         return nn.attention(q, k, v, causal=causal)
@@ -59,7 +63,7 @@ def attention(batch, length, heads, depth, dtype, causal):
 
 
 def rows(function, shape, dtype):
-    """A function of rows."""
+    """Return an entry function and its specs: a function of rows."""
 
     def entry(x):
         return function(x)

@@ -13,30 +13,30 @@ filled = aotc.Spec((aotc.Dim("n", min=1), aotc.Dim("m", min=1)), "f32")
 
 @aotc.entry(x=matrix)
 def sums(x):
-    """Sums of rows, of columns, and of all."""
+    """Return sums of rows, of columns, and of all elements."""
     return np.sum(x, 1), np.sum(x, 0), np.sum(x)
 
 
 @aotc.entry(x=filled)
 def extremes(x):
-    """The largest of each row, where it is, and the smallest of all."""
+    """Return the largest of each row, its index, and the smallest of all."""
     return np.max(x, 1), np.argmax(x, 1), np.min(x)
 
 
 @aotc.entry(x=filled)
 def normalised(x):
-    """Softmax and layer norm of each row, and its variance."""
+    """Return softmax and layer norm of each row, and its variance."""
     return nn.softmax(x), nn.layer_norm(x), np.var(x, 1)
 
 
 @aotc.entry(x=aotc.Spec(("n", "m"), "i32"), y=aotc.Spec(("n", "m"), "i8"))
 def whole(x, y):
-    """Extremes and products of integers with signs, and where the extremes are."""
+    """Return extremes, their indices, and products of signed integers."""
     found = np.max(x, 1), np.min(x, 1), np.argmin(x, 1), np.prod(x, 1)
     return *found, np.max(y, 1), np.min(y, 1), np.argmax(y, 1), np.sum(y, 1)
 
 
 @aotc.entry(x=matrix)
 def ordered(x):
-    """Each row in order, where its elements were, and the sum of all before each."""
+    """Return each row sorted, the sorting indices, and cumulative sums."""
     return np.sort(x, 1), np.argsort(x, 0), np.cumsum(x, 1)

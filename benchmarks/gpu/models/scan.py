@@ -14,7 +14,7 @@ sequence = aotc.Spec(("steps", "batch", UNITS), "f32")
 
 @aotc.entry(xs=sequence)
 def recur(weights, xs):
-    """A simple recurrent network: the last state, and all of them."""
+    """Return the last state and all states of a simple recurrent network."""
 
     def step(h, x):
         h = np.tanh(h @ weights["kernel"] + x)
@@ -25,13 +25,13 @@ def recur(weights, xs):
 
 @aotc.entry(xs=sequence)
 def running(xs):
-    """Running sums along the steps, and of the elements of each."""
+    """Return cumulative sums along the steps, and along each step's elements."""
     return np.cumsum(xs, 0), np.cumsum(xs, 2)
 
 
 @aotc.entry(xs=sequence)
 def halved(xs):
-    """Halve until the largest is below one: how often, and what is left."""
+    """Halve until the largest is below one; return the number of steps and the rest."""
 
     def is_large(carried):
         return np.max(np.abs(carried[1]), initial=0.0) >= 1.0

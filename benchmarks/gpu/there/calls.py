@@ -30,26 +30,26 @@ DEVICE_FAILED = 3  # exit code: later calls of this process would say nothing
 
 
 class Steps:
-    """The file of steps."""
+    """A file to which a child process writes its progress as JSON lines."""
 
     def __init__(self, path):
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def write(self, step, **facts):
-        """Add a line, which is on its way to the disk when this returns."""
+        """Append a line and flush it to disk."""
         self._file.write(json.dumps({"step": step, **facts}) + "\n")
         self._file.flush()
 
 
 def load_unasked(bundle, variant):
-    """The model, whatever the loader thinks of this machine."""
+    """Load a variant without the check that it fits this machine."""
     device = engine.device(variant.backend, None)
     code = loader._map(bundle, variant, device, None, loader._is_mapped(None))
     return Model(bundle.manifest, variant, code, Selection(variant, "optimal", ()))
 
 
 def loaded(path, variant_id, key, steps):
-    """The model, or None; either is noted."""
+    """Load a variant and write the verdict as a step; return the model or None."""
     bundle = read_bundle(path, key, False)
     variant = bundle.manifest.variants[variant_id]
     host = engine.host({variant.backend})
@@ -77,7 +77,7 @@ def loaded(path, variant_id, key, steps):
 
 
 class Cases:
-    """The cases of a folder."""
+    """The cases.json and arrays.npz of a folder."""
 
     def __init__(self, folder):
         text = (folder / "cases.json").read_text(encoding="utf-8")
@@ -85,13 +85,13 @@ class Cases:
         self._arrays = np.load(folder / "arrays.npz")
 
     def array(self, number, dtype=None):
-        """An array; NumPy's files forget the type of bf16, so `dtype` says it."""
+        """Return a stored array; `dtype` restores bf16."""
         found = self._arrays[str(number)]
         return found if dtype is None else dtypes.restore(found, dtype)
 
 
 def run_case(model, cases, row):
-    """Make the calls of a case; the worst error ratio, and what is wrong."""
+    """Make the calls of a case; return the worst error ratio, and what is wrong."""
     entry = model.entry(row["entry"])
     states = model.manifest.states
     for name, numbers in row["before"].items():
@@ -119,7 +119,9 @@ def run_case(model, cases, row):
 
 
 def compare(cases, got, result):
-    """The largest error over what it may be, and what is wrong, if anything is."""
+    """Return the largest error divided by its tolerance, and what is wrong, if
+    anything.
+    """
     got = np.asarray(got)
     expected = cases.array(result["expected"])
     if expected.dtype.kind == "V":
@@ -139,7 +141,7 @@ def compare(cases, got, result):
 
 
 def error_ratios(got, expected, tolerance):
-    """Return the error of each element, divided by the allowed one."""
+    """Return each element's error divided by its tolerance."""
     if expected.dtype.kind in "biu":
         return np.where((got == expected) | (tolerance > 0), 0.0, np.inf)
     x, y = got.astype(np.float64), expected.astype(np.float64)

@@ -19,23 +19,23 @@ _TAIL = 400  # characters of what a child said last
 
 
 class Deadline:
-    """The time at which the run has to be over."""
+    """The time at which the run must end."""
 
     def __init__(self, seconds):
         self._end = time.monotonic() + seconds
 
     @property
     def left(self):
-        """Seconds."""
+        """Seconds left until the deadline."""
         return self._end - time.monotonic()
 
     def earlier(self, seconds):
-        """One that comes so many seconds before this one."""
+        """Return a deadline that is some seconds before this one."""
         return Deadline(self.left - seconds)
 
 
 class Python:
-    """The Python of the children, and where it finds aotc.
+    """The Python interpreter of child processes, and where it finds aotc.
 
     Args:
         program: the interpreter.
@@ -48,7 +48,7 @@ class Python:
         self.program, self.site, self.work = program, site, work
 
     def environment(self, flags=""):
-        """Return the environment of a child, with flags of IREE's runtime."""
+        """Return a child's environment variables, with IREE runtime flags."""
         found = dict(os.environ)
         if flags:
             found["IREE_PY_RUNTIME_FLAGS"] = flags
@@ -61,7 +61,7 @@ class Python:
         return found
 
     def start(self, script, *words, log, flags=""):
-        """A child that runs a script of this folder."""
+        """Start a child process that runs a script of this folder."""
         return subprocess.Popen(
             [self.program, str(HERE / script), *map(str, words)],
             env=self.environment(flags),
@@ -73,7 +73,7 @@ class Python:
         )
 
     def run(self, *words, seconds):
-        """Run a command of this Python; return its exit code, output and errors."""
+        """Run this Python with arguments; return exit code, output and errors."""
         try:
             done = subprocess.run(
                 [self.program, *map(str, words)],
@@ -91,20 +91,20 @@ class Python:
         return done.returncode, done.stdout, done.stderr
 
     def aotc(self, *words, seconds):
-        """A verb of aotc."""
+        """Run a command of aotc; return exit code, output and errors."""
         call = "from aotc.cli.main import main; main()"
         return self.run("-c", call, *words, seconds=seconds)
 
 
 def stop(child):
-    """End a child, and whatever it has started."""
+    """Kill a child process and its descendants."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def ended(code):
-    """Describe how a child ended."""
+    """Describe how a child process ended, by its exit code."""
     if code is None or code >= 0:
         return f"exit code {code}"
     try:
@@ -114,7 +114,7 @@ def ended(code):
 
 
 def steps_of(file):
-    """The steps that a child has written, whole lines only."""
+    """Return the steps that a child has written to a file, complete lines only."""
     if not file.exists():
         return []
     lines = file.read_text(encoding="utf-8").split("\n")[:-1]
@@ -122,14 +122,14 @@ def steps_of(file):
 
 
 def tail(file):
-    """The last line of a log that is not a detail of the one before it."""
+    """Return the last line of a log that is not indented."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     said = [line for line in lines if line.strip() and not line.startswith(" ")]
     return said[-1][-_TAIL:] if said else ""
 
 
 class Comparison:
-    """The cases of one variant of a bundle: children until all cases are done.
+    """Runs all cases of a bundle's variant in child processes, restarted after crashes.
 
     Args:
         python: of the children.
@@ -148,7 +148,7 @@ class Comparison:
         self.outcomes = {}  # by case: what came of it
 
     def run(self):
-        """Go through all cases; then through those that are not right, each alone."""
+        """Run all cases; then run those that are not right once more, each alone."""
         rest, starts = list(self._cases), 0
         while rest and starts <= RESTARTS and self._deadline.left > 1:
             starts += 1
@@ -167,7 +167,7 @@ class Comparison:
                 self.outcomes[case] = {"outcome": "not run"}
 
     def _child(self, cases):
-        """One child; whether there is any use in another one."""
+        """Run cases in one child; return whether another one is useful."""
         log = self._file.with_suffix(".log")
         self._file.unlink(missing_ok=True)
         with open(log, "wb") as output:
@@ -199,7 +199,7 @@ class Comparison:
         return self.facts.get("loads", False)
 
     def _watch(self, child):
-        """Wait for a child; whether it had to be ended."""
+        """Wait for a child; return whether it had to be killed."""
         size, since = -1, time.monotonic()
         while child.poll() is None:
             time.sleep(0.05)
@@ -214,7 +214,9 @@ class Comparison:
 
 
 def timed(python, script, words, out, more, seconds, flags=""):
-    """Return what a child that times something has found; `error` says how it ended."""
+    """Run a child that times something; return its results, with `error` if it
+    failed.
+    """
     log = out.with_suffix(".log")
     with open(log, "wb") as output:
         child = python.start(script, *words, out, *more, log=output, flags=flags)
@@ -230,7 +232,7 @@ def timed(python, script, words, out, more, seconds, flags=""):
 
 
 def python_with(version):
-    """A Python of this version (any, if it is None), or None."""
+    """Return a Python of this version (any for None); None if there is none."""
     this = ".".join(map(str, sys.version_info[:2]))
     if version in (None, this):
         return sys.executable

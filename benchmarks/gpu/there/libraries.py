@@ -48,7 +48,7 @@ ATTENTIONS = {
 
 
 def microseconds(call):
-    """The median of a call among many in one CUDA graph."""
+    """Return the median microseconds of a call, repeated in one CUDA graph."""
     replay = captured(lambda: [call() for _ in range(CALLS)])
     replay()
     times = []
@@ -63,7 +63,7 @@ def microseconds(call):
 
 
 def calls():
-    """Each kernel's name and a call of it."""
+    """Yield the name of each library kernel and a function that calls it."""
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
 
         def normal(*shape, dtype=dtype):

@@ -11,7 +11,7 @@ WARM_UP, LEAST, MOST = 5, 10, 5000
 
 
 def measure(call, seconds):
-    """Milliseconds of calls: the least, the median, and what 90 % and 99 % take."""
+    """Time calls for some seconds; return least, p50, p90 and p99 in milliseconds."""
     for _ in range(WARM_UP):
         call()
     times, clock = [], time.perf_counter
@@ -26,7 +26,7 @@ def measure(call, seconds):
 
 
 def captured(call):
-    """A call as a CUDA graph of PyTorch's: a function that replays it."""
+    """Capture a call in a CUDA graph of PyTorch; return a function that replays it."""
     import torch
 
     side = torch.cuda.Stream()
@@ -41,7 +41,7 @@ def captured(call):
 
 
 def device_events(run):
-    """Return the GPU's events of a function, by PyTorch's profiler, in no order."""
+    """Return the GPU events of a function from PyTorch's profiler, unordered."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
@@ -53,12 +53,12 @@ def device_events(run):
 
 
 def is_copy(event):
-    """Return whether an event is a copy or a fill, and no kernel."""
+    """Return whether a profiler event is a copy or fill, and no kernel."""
     return event.name.lower().startswith(("memcpy", "memset"))
 
 
 def write(out, document):
-    """Replace a file by a document, as JSON."""
+    """Write a JSON document to a file, replacing it atomically."""
     aside = Path(f"{out}.part")
     aside.write_text(json.dumps(document), encoding="utf-8")
     os.replace(aside, out)

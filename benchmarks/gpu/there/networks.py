@@ -30,7 +30,7 @@ SUFFIX = ".tar.xz"
 
 
 def arrays_of(folder, row):
-    """The inputs of a network by name, and samples of the results expected."""
+    """Return a network's inputs by name, and samples of the expected results."""
     stored = np.load(folder / "arrays.npz")
     inputs = {
         name: bits_to(stored[f"in_{name}"], dtype)
@@ -41,7 +41,7 @@ def arrays_of(folder, row):
 
 
 def bits_to(array, dtype):
-    """An array of bits as one of bf16."""
+    """Return an array of 16-bit patterns as bf16."""
     if dtype != "bfloat16":
         return array
     import ml_dtypes
@@ -50,7 +50,7 @@ def bits_to(array, dtype):
 
 
 def error(found, expected):
-    """The largest difference over the root of the mean square."""
+    """Return the largest difference over the root mean square."""
     x = np.asarray(found).astype(np.float32).reshape(-1)
     x = x[:: max(1, x.size // (1 << 13))]
     if x.shape != expected.shape or not np.isfinite(x).all():
@@ -60,7 +60,7 @@ def error(found, expected):
 
 
 def ours(folder, row, seconds, target=None):
-    """Measure aotc's bundle of a network."""
+    """Load and time aotc's bundle of a network; return its figures and error."""
     from times import invocation, kernel_times
 
     from aotc.runtime import load
@@ -92,7 +92,7 @@ def ours(folder, row, seconds, target=None):
 
 
 def in_torch(folder, row, seconds, is_compiled):
-    """Measure a network in PyTorch: eagerly or compiled, and as a CUDA graph."""
+    """Time a network in PyTorch: eagerly or compiled, and as a CUDA graph."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -123,7 +123,7 @@ def in_torch(folder, row, seconds, is_compiled):
 
 
 def _network(row):
-    """A network of PyTorch, and its inputs."""
+    """Return a PyTorch network on the GPU, and its inputs."""
     import models_zoo
     import torch
 
@@ -139,7 +139,7 @@ def _network(row):
 
 
 def _step(row):
-    """A step of training in PyTorch, and its inputs; one that a graph can capture."""
+    """Return a PyTorch training step that a CUDA graph can capture, and its inputs."""
     import models_zoo
     from models_zoo import training
 
@@ -183,13 +183,13 @@ def main():
 
 
 def archives(folder):
-    """The archives of a folder: training steps first, which no device has run yet."""
+    """Return the network archives of a folder, training steps first."""
     found = sorted(folder.glob(f"*{SUFFIX}"))
     return sorted(found, key=lambda each: not each.name.startswith("train-"))
 
 
 def one(archive, name, asked):
-    """Unpack and measure one network; what failed leaves the others."""
+    """Unpack and measure one network; return its figures, or the failure."""
     row = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
@@ -207,7 +207,7 @@ def one(archive, name, asked):
 
 
 def line(row):
-    """The figures of a network that fit on a line."""
+    """Return a network's main figures, as a dict for one line."""
     told = {"name": row["name"]}
     for key, value in row.items():
         if isinstance(value, dict) and "p50_ms" in value:

@@ -29,17 +29,17 @@ torch.backends.cudnn.allow_tf32 = False
 
 
 def normal(*shape, dtype=torch.float32):
-    """Random numbers on the device."""
+    """Return random normal numbers on the GPU."""
     return torch.randn(*shape, device=DEVICE).to(dtype)
 
 
 def classes(*shape):
-    """Zeros and ones on the device."""
+    """Return random classes 0 and 1 on the GPU."""
     return torch.randint(0, 2, shape, device=DEVICE)
 
 
 class Digits(nn.Module):
-    """examples/digits."""
+    """The network of examples/digits in PyTorch."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ class Digits(nn.Module):
 
 
 class Cnn(nn.Module):
-    """examples/cnn."""
+    """The network of examples/cnn in PyTorch."""
 
     def __init__(self):
         super().__init__()
@@ -73,7 +73,7 @@ class Cnn(nn.Module):
 
 
 class Encoder(nn.Module):
-    """models/encoder.py."""
+    """The network of models/encoder.py in PyTorch."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +82,7 @@ class Encoder(nn.Module):
         self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
 
     def forward(self, x):
-        """One layer."""
+        """Return the result of one encoder layer."""
         batch, length, width = x.shape
         parts = self.qkv(self.norm1(x)).view(batch, length, 3, 4, 64)
         q, k, v = parts.permute(2, 0, 3, 1, 4)
@@ -92,7 +92,7 @@ class Encoder(nn.Module):
 
 
 def training(network, optimizer_of, *shape):
-    """One step of training, with inputs."""
+    """Return a training step of a network, and its inputs."""
     network = network.to(DEVICE).train()
     optimizer = optimizer_of(network.parameters())
 
@@ -107,28 +107,28 @@ def training(network, optimizer_of, *shape):
 
 
 def inference(network, *inputs):
-    """A network without gradients, with inputs."""
+    """Return a network in inference mode, and its inputs."""
     network = network.to(DEVICE).to(inputs[0].dtype).eval()
     return torch.no_grad()(network), inputs
 
 
 def softmax_of(network):
-    """The network with a softmax behind it."""
+    """Return the network followed by a softmax."""
     return nn.Sequential(network, nn.Softmax(-1))
 
 
 def adam(parameters):
-    """Adam that a CUDA graph can hold."""
+    """Return Adam in a form that CUDA graphs can capture."""
     return torch.optim.Adam(parameters, 1e-3, capturable=DEVICE == "cuda")
 
 
 def momentum(parameters):
-    """Momentum."""
+    """Return SGD with momentum."""
     return torch.optim.SGD(parameters, 0.05, momentum=0.9)
 
 
 def attention(sizes, dtype, causal):
-    """Attention, and three inputs in aotc's layout."""
+    """Return an attention function, and its three inputs in aotc's layout."""
     shape = sizes["batch"], sizes["length"], 4, 64
     inputs = [normal(*shape, dtype=dtype) for _ in range(3)]
 
@@ -141,7 +141,7 @@ def attention(sizes, dtype, causal):
 
 
 def recurrence(sizes):
-    """A simple recurrent network, written as a loop."""
+    """Return a simple recurrent network, written as a loop, and its inputs."""
     kernel = 0.1 * normal(64, 64)
 
     def recur(xs):
@@ -155,7 +155,7 @@ def recurrence(sizes):
 
 
 def normalised(x):
-    """Softmax, layer norm and variance of rows."""
+    """Return softmax, layer norm and variance of rows."""
     return x.softmax(1), F.layer_norm(x, x.shape[1:]), x.var(1, correction=0)
 
 
@@ -186,7 +186,7 @@ CALLS = {
 
 
 def settled(call):
-    """A call that ends when the device is done."""
+    """Return a call that waits for the GPU."""
 
     def run():
         call()
@@ -197,7 +197,7 @@ def settled(call):
 
 
 def from_host(function, inputs):
-    """The call with its inputs and results on the host."""
+    """Return a call that copies its inputs to the GPU and its results back."""
     given = [x.cpu() for x in inputs]
 
     def call():
@@ -209,7 +209,7 @@ def from_host(function, inputs):
 
 
 def launches(run):
-    """The kernels that a call launches."""
+    """Return the number of kernels that a call launches."""
     events = device_events(lambda: [run() for _ in range(PROFILED)])
     copies = list(filter(is_copy, events))
     return {

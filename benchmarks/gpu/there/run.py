@@ -40,7 +40,7 @@ _LIBRARIES = {"cuda": "libcuda.so.1", "vulkan-spirv": "libvulkan.so.1"}
 
 
 class Run:
-    """One run under way.
+    """The state of a run on the machine with the GPU, and its report.
 
     Args:
         asked: of the command line.
@@ -61,7 +61,7 @@ class Run:
         }
 
     def write(self, **parts):
-        """Add parts to the report and write all of it."""
+        """Update the report with these parts and write it."""
         self.report.update(parts)
         self.report["seconds"] = round(time.monotonic() - self.start, 1)
         self.asked.out.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,9 @@ class Run:
     # ---- before anything runs
 
     def set_up(self):
-        """Unpack programs and wheels; whether children can import aotc."""
+        """Unpack programs and wheels; return why children cannot import aotc, or
+        None.
+        """
         self.programs = self.work / "programs"
         with tarfile.open(HERE / "programs.tar.xz") as archive:
             archive.extractall(self.programs, filter="data")
@@ -98,7 +100,7 @@ class Run:
         return None
 
     def chosen_targets(self):
-        """The ids of the variants to run."""
+        """Return the ids of the variants to run on this machine."""
         known, asked = self.plan["targets"], self.asked.targets
         backends = self.plan["backends"]
         on_cpu = [each for each in known if backends[each] == "llvm-cpu"]
@@ -119,7 +121,7 @@ class Run:
     # ---- the machine
 
     def profile(self):
-        """Return what `aotc doctor` and the C probe report of this machine."""
+        """Run `aotc doctor` and the C probe; write their facts to the report."""
         _, said, error = self.python.aotc("doctor", "--format", "json", seconds=60)
         doctor = loaded_json(said) or {"error": error[-600:]}
         probe = self._probe()
@@ -141,7 +143,7 @@ class Run:
         )
 
     def _probe(self):
-        """The probe's answer; it is compiled here if there is a compiler."""
+        """Compile the C probe if possible, run it, and return its JSON."""
         program = self.work / "aotc-probe"
         source = HERE / "probe.c"
         compiled = False
@@ -158,7 +160,9 @@ class Run:
         return {**found, "compiled_here": compiled}
 
     def compat(self):
-        """Return what `aotc compat --self` reports of the bundles of the models."""
+        """Run `aotc compat --self` on the models' bundles; write the answer to the
+        report.
+        """
         rows = [r for each in self.plan["programs"] for r in each["bundles"]]
         paths = [self.programs / row["path"] for row in rows]
         options = "--self", "--trust", self.key, "--format", "json"
@@ -180,7 +184,7 @@ class Run:
     # ---- comparisons
 
     def compare(self):
-        """Every case of every variant, several at a time."""
+        """Run every case of every variant, several in parallel."""
         wanted = set(self.report["targets"])
         deadline = self.end_of("compare")
         jobs = [
@@ -199,6 +203,7 @@ class Run:
                 self.write()
 
     def _compare(self, program, row, variant, deadline):
+        """Run the cases of one variant of a bundle; return its row."""
         folder = self.programs / program["name"]
         document = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
         cases = [
@@ -228,7 +233,7 @@ class Run:
     # ---- times
 
     def times(self):
-        """PyTorch's calls, and then those of bundles, one after the other.
+        """Time the calls in PyTorch, and then those of bundles.
 
         On CUDA steps of training are timed again with the graphs of IREE's driver.
         """
@@ -245,7 +250,9 @@ class Run:
                 self.write()
 
     def _timed_calls(self):
-        """Program, call, bundle and variant: of the loader's choice, if it made one."""
+        """Yield (program, call, bundle, variant) to time, with the loader's choice of
+        variant.
+        """
         cells = self.report.get("compat", {}).get("cells", ())
         chosen = {cell["bundle"]: cell["variant"] for cell in cells}
         for program in self.plan["programs"]:
@@ -259,6 +266,7 @@ class Run:
                         yield program, call, row, variant
 
     def _time(self, program, call, row, variant, flags, deadline):
+        """Time one call of a variant in a child; return its row."""
         head = {"program": program["name"], "variant": variant, "flags": flags, **call}
         if deadline.left < 5:
             return {**head, "error": "no time was left"}
@@ -273,7 +281,7 @@ class Run:
     # ---- whole networks, and kernels in many schedules
 
     def networks(self):
-        """Whole networks and their training steps, as far as there is time."""
+        """Time whole networks and their training steps, as time allows."""
         seconds = self.end_of("networks").left
         auto = self.asked.targets == "auto"
         more = [] if auto else ["--target", self.report["targets"][0]]
@@ -283,7 +291,7 @@ class Run:
         self.write(networks=found)
 
     def schedules(self):
-        """Kernels in many schedules, on NVIDIA's GPUs, as far as there is time."""
+        """Time kernels in many schedules on NVIDIA GPUs, as time allows."""
         archive = HERE / "schedules.tar.xz"
         seconds = self.end_of("schedules").left
         words = ["--archive", archive, "--out"]
@@ -294,13 +302,13 @@ class Run:
         self.write(schedules={**told, "count": len(found.get("rows", ()))})
 
     def end_of(self, part):
-        """Return the deadline of a part: its share of what is left."""
+        """Return the deadline of a part of the run."""
         following = self.parts[self.parts.index(part) :]
         shares = [self.expected[each] for each in following]
         return children.Deadline(self.deadline.left * shares[0] / sum(shares))
 
     def plan_parts(self):
-        """Choose the parts that are asked for and have something to do."""
+        """Choose the requested parts that have something to do."""
         targets, jobs = self.report["targets"], self.asked.jobs
         self.expected = seconds_of.estimate(self.plan, targets, jobs)
         asked = [part for part in PARTS if part in self.asked.parts]
@@ -308,7 +316,7 @@ class Run:
         self.write(expected=self.expected)
 
     def _peers(self, deadline):
-        """Time the calls in PyTorch, of the Python that this script runs in."""
+        """Time the calls in PyTorch, in this script's Python."""
         calls = [
             [program["name"], call["entry"], call["sizes"]]
             for program in self.plan["programs"]
@@ -329,7 +337,7 @@ class Run:
 
 
 def is_library(name):
-    """Return whether there is a shared library of this name."""
+    """Return whether a shared library of this name can be found."""
     try:
         return bool(name) and ctypes.CDLL(name) is not None
     except OSError:
@@ -337,7 +345,7 @@ def is_library(name):
 
 
 def loaded_json(said):
-    """A JSON object; None if it is none."""
+    """Parse a JSON object; None if the text is none."""
     try:
         found = json.loads(said)
     except ValueError:
@@ -357,7 +365,7 @@ def command_output(*command):
 
 
 def differences(one, other, at=""):
-    """List where two JSON objects differ; `compiled_here` is the probe's own."""
+    """Return the paths at which two JSON objects differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = sorted({*one, *other} - {"compiled_here"})
         return [
@@ -393,6 +401,7 @@ def main():
 
 
 def _arguments():
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def random_array(dtype, count, generator):
-    """Return random numbers as their bits: bf16 and f32 of a normal distribution."""
+    """Return random numbers of a dtype as bit patterns."""
     numbers = generator.standard_normal(count, dtype=np.float32)
     if dtype == "f32":
         return numbers
@@ -39,14 +39,14 @@ def random_array(dtype, count, generator):
 
 
 def as_floats(array, dtype):
-    """Return numbers of a dtype, given their bits, as f32."""
+    """Convert bit patterns of a dtype to f32 numbers."""
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)
 
 
 class Kernel:
-    """The memory of a kernel, which all its schedules share."""
+    """The GPU memory of a kernel, shared by all its schedules."""
 
     def __init__(self, cuda, row):
         self._cuda, self.buffers, count = cuda, row["buffers"], row["inputs"]
@@ -59,7 +59,7 @@ class Kernel:
         self.first = None
 
     def result(self, launch):
-        """Return what a launch computes, of memory that was not a number before."""
+        """Launch a kernel on poisoned memory; return its result."""
         last, memory = self.arrays[-1], self.memories[-1]
         self._cuda.fill(memory, last.nbytes, 0xFF)
         launch()
@@ -69,7 +69,7 @@ class Kernel:
         return as_floats(found, self.buffers[-1][0])
 
     def free(self):
-        """Give the memory back."""
+        """Free the GPU memory."""
         for memory in self.memories:
             self._cuda.free(memory)
 
@@ -83,7 +83,7 @@ def largest_error(found, expected):
 
 
 def measure(cuda, launch):
-    """Return microseconds of a launch: the least and the median of several runs."""
+    """Return the least and median microseconds of a launch."""
     times = cuda_driver.microseconds(cuda, launch)
     return {"min_us": times[0], "p50_us": times[len(times) // 2]}
 
@@ -112,7 +112,7 @@ def run(archive, out, seconds):
 
 
 def one(cuda, kernel, row, folder):
-    """Return the times of one schedule, and its error."""
+    """Time one schedule of a kernel; return its row with the error."""
     code = (folder / row["file"]).read_bytes()
     launch = cuda_driver.Launch(
         cuda,
@@ -132,7 +132,7 @@ def one(cuda, kernel, row, folder):
 
 
 def summary(rows):
-    """Return lines: of each kernel what was chosen, and what was fastest."""
+    """Return lines with the chosen and the fastest schedule of each kernel."""
     lines = []
     for name in dict.fromkeys(row["kernel"] for row in rows):
         own = [row for row in rows if row["kernel"] == name]

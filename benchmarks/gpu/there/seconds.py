@@ -22,7 +22,7 @@ TRAINED = "train:"
 
 
 def estimate(plan, targets, jobs=JOBS):
-    """Seconds of each part of a run on these targets; 0 of one with nothing to do.
+    """Return the estimated seconds of each part of a run; 0 for empty ones.
 
     Args:
         plan: what folder.json says.
@@ -46,12 +46,12 @@ def estimate(plan, targets, jobs=JOBS):
 
 
 def is_graphed(call):
-    """Return whether a call is timed with CUDA graphs, too: a step of training is."""
+    """Return whether a call is also timed with CUDA graphs, as training steps are."""
     return call["entry"] == "train_step"
 
 
 def told(parts):
-    """A line on an estimate, and on what does not fit into a run."""
+    """Return a line on the estimated seconds, and whether a run has enough."""
     whole = _SET_UP + sum(parts.values())
     each = ", ".join(f"{name} {seconds:.0f}" for name, seconds in parts.items())
     line = f"there: about {whole:.0f} s: {each}, the rest {_SET_UP}"

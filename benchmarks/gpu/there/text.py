@@ -9,12 +9,12 @@ OUTCOMES = ("right", "wrong", "failed", "died", "hung", "not run")
 
 
 def outcome_of(case):
-    """One of `OUTCOMES`: those of children say more, such as `died: SIGSEGV`."""
+    """Return a case's outcome as one of `OUTCOMES`, without details."""
     return case["outcome"].partition(":")[0]
 
 
 def contradictions(report):
-    """Variants that are said to run and do not load, or the reverse."""
+    """Return variants whose verdict and loading contradict each other."""
     return [
         row
         for row in report.get("comparisons", ())
@@ -23,7 +23,7 @@ def contradictions(report):
 
 
 def bad_cases(report):
-    """Each case that is not right, with its row."""
+    """Return each case that is not right, with its row."""
     return [
         (row, case)
         for row in report.get("comparisons", ())
@@ -33,7 +33,7 @@ def bad_cases(report):
 
 
 def wrong_networks(report):
-    """Networks that failed, or differ from PyTorch's by more than rounding does."""
+    """Return networks that failed or differ from PyTorch beyond rounding."""
     return [
         row
         for row in report.get("networks", {}).get("rows", ())
@@ -43,7 +43,7 @@ def wrong_networks(report):
 
 
 def is_clean(report):
-    """Return whether all that there is was compared and is right, and compat too."""
+    """Return whether everything was compared and is right, verdicts included."""
     compared = any(row["cases"] for row in report.get("comparisons", ()))
     compared |= any("error" in x for x in report.get("networks", {}).get("rows", ()))
     return not (
@@ -57,7 +57,7 @@ def is_clean(report):
 
 
 def report(data):
-    """All of it, in lines."""
+    """Return the whole report as text."""
     compared = (_head, _machine, _verdicts, _outcomes, _bad)
     parts = (*compared, _times, _networks, _schedules, _refused)
     lines = [line for part in parts for line in part(data)]
@@ -65,6 +65,7 @@ def report(data):
 
 
 def _head(data):
+    """Yield the lines on versions, time and targets."""
     state = "finished" if data.get("finished") else "NOT FINISHED"
     folder = data["folder"]
     yield (
@@ -79,6 +80,7 @@ def _head(data):
 
 
 def _machine(data):
+    """Yield the lines on the machine."""
     machine = data.get("machine")
     if not machine:
         return
@@ -94,6 +96,7 @@ def _machine(data):
 
 
 def _verdicts(data):
+    """Yield the lines on compatibility verdicts and what loads."""
     rows = data.get("comparisons", ())
     yield ""
     yield "compat, and what loads:"
@@ -111,6 +114,7 @@ def _verdicts(data):
 
 
 def _outcomes(data):
+    """Yield the table of compared cases by outcome."""
     yield ""
     yield f"compared:    {''.join(f'{name:>9}' for name in OUTCOMES)}"
     for variant in data.get("targets", ()):
@@ -125,6 +129,7 @@ def _outcomes(data):
 
 
 def _bad(data):
+    """Yield a line for each case that is not right."""
     for row, case in bad_cases(data):
         if outcome_of(case) == "not run":
             continue
@@ -136,6 +141,7 @@ def _bad(data):
 
 
 def _times(data):
+    """Yield the table of times."""
     rows = data.get("times")
     if not rows:
         return
@@ -152,6 +158,7 @@ def _times(data):
 
 
 def _figures(row):
+    """Return the cells of a row of times."""
     launches = row.get("launches", {})
     cells = [
         _ms(row.get("call")),
@@ -168,6 +175,7 @@ def _figures(row):
 
 
 def _peers(found):
+    """Yield the table of PyTorch's times."""
     yield ""
     if "calls" not in found:
         yield f"PyTorch: {found.get('error', 'not measured')}"
@@ -186,6 +194,7 @@ def _peers(found):
 
 
 def _networks(data):
+    """Yield the table of networks."""
     found = data.get("networks")
     if not found:
         return
@@ -208,6 +217,7 @@ def _networks(data):
 
 
 def _schedules(data):
+    """Yield the line on timed schedules."""
     told = data.get("schedules")
     if told:
         yield ""
@@ -215,14 +225,17 @@ def _schedules(data):
 
 
 def _ms(figures):
+    """Return the median of figures in milliseconds as text."""
     return _number((figures or {}).get("p50_ms"), 3)
 
 
 def _number(value, digits, scale=1.0):
+    """Return a scaled number as text; "-" for None."""
     return "-" if value is None else f"{value * scale:.{digits}f}"
 
 
 def _refused(data):
+    """Yield the lines on what was not compiled."""
     refused = data.get("refused")
     if not refused:
         return

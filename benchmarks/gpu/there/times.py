@@ -50,7 +50,7 @@ def main():
 
 
 def invocation(function, leaves, outputs):
-    """A function that runs the code on arguments that are on the device."""
+    """Return a function that invokes the code on arguments already on the GPU."""
     prepared = function.prepare(leaves)
     invoke, export = function._invoke, prepared.plan.export
 
@@ -61,7 +61,9 @@ def invocation(function, leaves, outputs):
 
 
 def launches(run):
-    """Count a call's launches on the GPU by PyTorch's profiler, or say why not."""
+    """Count the kernels and copies of a call by PyTorch's profiler, or return the
+    error.
+    """
     try:
         events = device_events(lambda: [run() for _ in range(PROFILED)])
     except Exception as error:  # of a library that need not be there
@@ -77,7 +79,9 @@ def launches(run):
 
 
 def kernel_times(run):
-    """The kernels of a call in their order, with microseconds, by PyTorch."""
+    """Return the kernels of a call in order, with microseconds, by PyTorch's
+    profiler.
+    """
     try:
         events = device_events(run)
     except Exception as error:  # of a library that need not be there
@@ -92,7 +96,7 @@ def kernel_times(run):
 
 
 def longest(kernels):
-    """The five kernels that take the longest together, with their time in a call."""
+    """Return the five kernel names with the most time per call."""
     times = {}
     for event in kernels:
         times[event.name] = times.get(event.name, 0.0) + device_us(event) / PROFILED
@@ -101,7 +105,7 @@ def longest(kernels):
 
 
 def device_us(event):
-    """The microseconds that an event took on the device, in any release of PyTorch."""
+    """Return an event's microseconds on the GPU, in any release of PyTorch."""
     for name in ("device_time_total", "cuda_time_total"):
         if value := getattr(event, name, 0):
             return value

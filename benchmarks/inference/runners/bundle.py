@@ -13,7 +13,7 @@ import aotc
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A call through the loader; what the bundle keeps itself is not given to it."""
+    """Return a function that calls the bundle through aotc's loader."""
     model = aotc.load(artifact, allow_unsigned=True, threads=threads)
     [name] = model.manifest.entry_points
     entry = model.entry(name)

@@ -17,7 +17,7 @@ from .eager import call_of, read
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A call of the module; the first compiles it for the sizes of its inputs.
+    """Return a function that calls the torch.compile'd module.
 
     A model of symbolic sizes is compiled for all sizes.
     """

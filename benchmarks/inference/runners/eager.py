@@ -13,12 +13,12 @@ from torch import nn
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A call of the module."""
+    """Return a function that calls the module."""
     return call_of(read(artifact, threads), inputs)
 
 
 def read(artifact: Path, threads: int) -> nn.Module:
-    """The saved module, whose classes `models_zoo` defines."""
+    """Load the saved module."""
     torch.set_num_threads(threads)
     return torch.load(artifact, weights_only=False)
 
@@ -26,7 +26,7 @@ def read(artifact: Path, threads: int) -> nn.Module:
 def call_of(
     module: Callable[..., object], inputs: dict[str, np.ndarray]
 ) -> Callable[[], list[np.ndarray]]:
-    """The module on tensors that share memory with the inputs."""
+    """Return a function that calls the module on tensors sharing the inputs' memory."""
     tensors = {name: torch.from_numpy(each) for name, each in inputs.items()}
 
     def call() -> list[np.ndarray]:

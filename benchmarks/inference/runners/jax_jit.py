@@ -18,7 +18,7 @@ import numpy as np
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A call of the jitted network; the first compiles it. Inputs are on the device."""
+    """Return a function that calls the jitted network on inputs on the device."""
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"

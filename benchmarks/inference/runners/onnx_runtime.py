@@ -12,7 +12,7 @@ import onnxruntime
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A session of one .onnx file."""
+    """Return a function that runs a session of the .onnx file."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

@@ -18,7 +18,9 @@ import openvino
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A request of a compiled model; results are not copied."""
+    """Return a function that runs a compiled model's request; results are not
+    copied.
+    """
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,

@@ -18,6 +18,7 @@ _OF_ANOTHER_SIZE = "has shape's dimension #0 to be 4, but found 3"
 
 
 def _refused(name: str, message: str, **more: str) -> Refused:
+    """Return the witness of a module that IREE refuses with a message."""
     return Refused(Source(name, **more), message)
 
 

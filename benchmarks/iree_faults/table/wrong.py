@@ -12,14 +12,17 @@ from ..witnesses import Array, Code, Elsewhere, Shows, Source, Wrong
 
 
 def _numbers(*shape: int) -> Array:
+    """Return random f32 numbers of a shape."""
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
 def _f32(*numbers: float) -> Array:
+    """Return numbers as an f32 array."""
     return np.array(numbers, np.float32)
 
 
 def _f64(*numbers: float) -> Array:
+    """Return numbers as an f64 array."""
     return np.array(numbers, np.float64)
 
 
@@ -30,15 +33,17 @@ _COUNTS = _f64(5, -5, 5.5, 1e10, 2, 0, -1, 7)
 
 
 def _wrong(name: str, *inputs: Any, **more: Any) -> Wrong:
-    """Make the witness of wrong results of the file `name`, for AVX2."""
+    """Return the witness of wrong results of the module file `name`, for AVX2."""
     return Wrong(Source(name), inputs, **more)
 
 
 def _on_vmvx(name: str, *inputs: Any, **more: Any) -> Wrong:
+    """Return the witness of wrong results on the VMVX backend."""
     return Wrong(Source(name, "vmvx"), inputs, **more)
 
 
 def _joined(x: Array, factor: float) -> Array:
+    """Return the magnitudes of `x`, followed by them times a factor."""
     return np.concatenate([np.abs(x), factor * np.abs(x)])
 
 

@@ -16,6 +16,8 @@ from .ways import by, given
 
 
 def _seen_by_first_vector(right: Any) -> Any:
+    """Return a faulty `is_seen` that asks for the first vector of keys only."""
+
     def is_seen(self: Any, block: Any) -> Value:
         first = replace(self.tile, keys=min(self.tile.keys, self._lanes))
         return right(replace(self, tile=first), block)
@@ -24,6 +26,8 @@ def _seen_by_first_vector(right: Any) -> Any:
 
 
 def _whole_blocks_only(right: Any) -> Any:
+    """Return a faulty `write_block` that skips partial blocks."""
+
     def write_block(self: Any, block: Any) -> None:
         if block.count == self.tile.keys:
             right(self, block)
@@ -32,12 +36,14 @@ def _whole_blocks_only(right: Any) -> Any:
 
 
 def _strictly(right: Any) -> Any:
+    """Return a faulty comparison: > for >=."""
     return lambda predicate, x, y: right(
         "sgt" if predicate == "sge" else predicate, x, y
     )
 
 
 def _one_less(block: Any, *_: Any) -> Any:
+    """Return the block with one key less seen."""
     seen = block.seen
     return replace(block, seen=seen - 1 if isinstance(seen, int) else add(seen, -1))
 

@@ -19,20 +19,24 @@ from .ways import given, lowered_as
 
 
 def _nearest_up(x: Value) -> Value:
+    """Emit a rounding that rounds ties up, not to even."""
     half = scalars.constant(x.type, 0.5)
     return math.floor(arith.addf(x, half))
 
 
 def _sign_of_bit(x: Value) -> Value:
+    """Emit a sign that is 1 or -1 for zeros."""
     one = scalars.constant(x.type, 1.0)
     return math.copysign(one, x)
 
 
 def _power_by_logarithm(x: Value, y: Value) -> Value:
+    """Emit a power as exp(y log x), which is wrong for x <= 0."""
     return math.exp(arith.mulf(y, math.log(x)))
 
 
 def _strictly_compared(right: Any) -> Any:
+    """Return a faulty comparison: > for >=, < for <=."""
     others = {"ge": "gt", "le": "lt"}
     return lambda dtype, direction, **how: right(
         dtype, others.get(direction, direction), **how
@@ -40,6 +44,8 @@ def _strictly_compared(right: Any) -> Any:
 
 
 def _last_position(right: Any) -> Any:
+    """Return a faulty argmax lowering that gives the last of equal elements."""
+
     def first_position(low: Any, axis: int, dtype: str) -> Any:
         equal = scalars.comparison(dtype, "eq")
 
@@ -58,14 +64,17 @@ def _last_position(right: Any) -> Any:
 
 
 def _short_of_last(low: Any, number: Any, dtype: str, size: Any) -> Sequence[Any]:
+    """Return arguments with a size one too small."""
     return low, number, dtype, size - 1
 
 
 def _of_processor(x: Value, y: Value) -> Value:
+    """Emit the CPU's division, which rounds toward zero."""
     return arith.divsi(x, y)
 
 
 def _never_infinite(x: Value, y: Value) -> Value:
+    """Emit a division that is finite for a zero divisor."""
     least = scalars.constant(y.type, 1e-30)
     zero = scalars.constant(y.type, 0.0)
     is_zero = scalars.float_compare("OEQ", y, zero)
@@ -73,7 +82,9 @@ def _never_infinite(x: Value, y: Value) -> Value:
 
 
 def _keep_old_states(right: Any) -> Any:
-    """Let a pass return every state as it was, besides what it does."""
+    """Return a faulty pass that returns each state's old value, besides its usual
+    work.
+    """
 
     def run(self: Any, unit: Any) -> bool:
         right(self, unit)
@@ -163,6 +174,7 @@ FAULTS = [
 
 
 def _select_finite(right: Any, low: Any, op: Any, *operands: Value) -> Value:
+    """Emit the right result, clamped to finite numbers."""
     found = right(low, op, *operands)
     kind = Tensor.of(op.results[0])
     if kind.dtype != "f32":

@@ -23,10 +23,12 @@ from .ways import by, given
 
 
 def _without_rest(length: int, lanes: int, write: Any) -> Sequence[Any]:
+    """Return arguments with a length that leaves out the remainder."""
     return max(length - length % lanes, lanes), lanes, write
 
 
 def _one_less(first: Value, last: Value) -> tuple[Value, Value]:
+    """Return bounds with the last one too small by 1."""
     return first, vectors.add(last, -1)
 
 

@@ -24,27 +24,33 @@ _CHAIN = frozenset({"chain"})
 
 
 def _last_at_first_columns(places: list[Any], *_: Any) -> list[Any]:
+    """Return places whose last one has the first one's columns."""
     *others, last = places
     return [*others, replace(last, column=others[0].column if others else last.column)]
 
 
 def _without_last_row(kernel: Any, panel: Any, rows: Any) -> Sequence[Any]:
+    """Return arguments with one row less."""
     return kernel, panel, replace(rows, count=max(rows.count - 1, 1))
 
 
 def _shorter_sum(
     kernel: Any, panel: Any, rows: Any, begin: Any, length: Any, sums: Any
 ) -> Any:
+    """Return arguments with one summand less."""
     return kernel, panel, rows, begin, add(length, -1), sums
 
 
 def _of_first_product(begin: ProductOffsets, *_: Any) -> ProductOffsets:
+    """Return offsets that read the first product's right operand."""
     return replace(begin, right=index(0))
 
 
 def _whole_tiles_of_image(
     kernel: Any, number: Value, size: int, write: Any
 ) -> Sequence[Any]:
+    """Return arguments whose writer skips partial tiles."""
+
     def write_whole(width: int) -> None:
         if width == kernel.tile.outputs:
             write(width)
@@ -53,6 +59,7 @@ def _whole_tiles_of_image(
 
 
 def _fewer_channels(kernel: Any, *given: Any) -> Any:
+    """Return arguments with one channel less."""
     shape = replace(kernel.geometry, channels=kernel.geometry.channels - 1)
     return replace(kernel, geometry=shape), *given
 
@@ -132,6 +139,7 @@ FAULTS = [
 
 
 def _at_most(value: Any, limit: int) -> Any:
+    """Return the smaller of a value and a limit."""
     return (
         min(value, limit)
         if isinstance(value, int)
@@ -140,4 +148,5 @@ def _at_most(value: Any, limit: int) -> Any:
 
 
 def _no() -> Value:
+    """Emit the constant false."""
     return arith.ConstantOp(ir.IntegerType.get_signless(1), 0).result

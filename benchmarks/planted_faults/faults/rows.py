@@ -16,6 +16,8 @@ from ..planting import Fault
 
 
 def _whole_tiles_only(right: Any) -> Any:
+    """Return a faulty writer that skips partial tiles."""
+
     def write(self: Any, first: Value, rows: int) -> None:
         if rows == self.tile.rows:
             right(self, first, rows)
@@ -24,6 +26,8 @@ def _whole_tiles_only(right: Any) -> Any:
 
 
 def _part_only(right: Any) -> Any:
+    """Return a faulty reduction that leaves out the remainder of a sum."""
+
     def reduce(self: Any, how: Any, elements: Any, first: Value, count: int) -> Any:
         part = walk._PART
         kept = count // part * part if how.is_sum and count > part else count
@@ -33,12 +37,15 @@ def _part_only(right: Any) -> Any:
 
 
 def _without_epsilon(right: Any) -> Any:
+    """Return a faulty norm with an epsilon of 0."""
     return lambda op, row: right(
         SimpleNamespace(epsilon=0.0, centered=op.centered), row
     )
 
 
 def _turned(right: Any) -> Any:
+    """Return a faulty order in which equal keys come in reverse."""
+
     def precedes(one: Any, other: Any) -> Value:
         is_less = scalars.int_compare("ult", one.key, other.key)
         is_equal = scalars.int_compare("eq", one.key, other.key)
@@ -49,6 +56,8 @@ def _turned(right: Any) -> Any:
 
 
 def _first_child(right: Any) -> Any:
+    """Return a faulty heap step that always takes the first child."""
+
     def child(self: Any, place: Value, end: Value) -> Any:
         first = add(vectors.scale(place, 2), 1)
         return first, self._item_at(first)
@@ -57,7 +66,7 @@ def _first_child(right: Any) -> Any:
 
 
 def _not_before_equal(right: Any) -> Any:
-    """Positions beyond the heap take the place of an equal top."""
+    """Return a faulty comparison of keys: unused heap slots replace an equal top."""
 
     def compare(predicate: str, x: Value, y: Value) -> Value:
         is_of_keys = isinstance(x.type, ir.IntegerType) and x.type.width == 32
@@ -67,6 +76,8 @@ def _not_before_equal(right: Any) -> Any:
 
 
 def _reading_first(right: Any) -> Any:
+    """Return a faulty writer that reads the first matrix only."""
+
     def write(self: Any, matrix: Value, column: Value, count: int) -> None:
         right(self, index(0), column, count)
 
@@ -74,6 +85,8 @@ def _reading_first(right: Any) -> Any:
 
 
 def _about_zero(right: Any) -> Any:
+    """Return a faulty writer that does not subtract the mean."""
+
     def write(self: Any, norm: Any, *rest: Any) -> None:
         kept = {name: getattr(norm, name) for name in ("x", "mean", "variance")}
         right(self, SimpleNamespace(centered=False, **kept), *rest)

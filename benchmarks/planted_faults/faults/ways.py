@@ -12,11 +12,14 @@ Wrong = Callable[[Any], Any]
 
 
 def does_nothing(right: Any) -> Any:
+    """Return a function that does nothing."""
     return lambda *_: None
 
 
 def by(change: Callable[..., Any]) -> Wrong:
-    """Return what the right function gives, changed: `change(result, *arguments)`."""
+    """Return a fault maker: the right function's result, changed by `change(result,
+    *arguments)`.
+    """
 
     def wrong(right: Any) -> Any:
         return lambda *given: change(right(*given), *given)
@@ -25,7 +28,7 @@ def by(change: Callable[..., Any]) -> Wrong:
 
 
 def given(change: Callable[..., Sequence[Any]]) -> Wrong:
-    """Return what the right function gives for changed arguments."""
+    """Return a fault maker: the right function, called with changed arguments."""
 
     def wrong(right: Any) -> Any:
         return lambda *given: right(*change(*given))
@@ -34,7 +37,7 @@ def given(change: Callable[..., Sequence[Any]]) -> Wrong:
 
 
 def lowered_as(body: Callable[..., Value]) -> Wrong:
-    """Return a lowering of an op by a body on elements."""
+    """Return a fault maker: a lowering of an op by an elementwise body."""
 
     def lower(low: Any, op: Any, *operands: Value) -> Value:
         found: Value = low.pointwise(

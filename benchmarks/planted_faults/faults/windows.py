@@ -13,10 +13,13 @@ from .ways import by
 
 
 def _without_last(found: dict[int, Any], *_: Any) -> dict[int, Any]:
+    """Return the windows without the last one."""
     return dict(list(found.items())[:-1]) if len(found) > 1 else found
 
 
 def _only_whole_vectors(right: Any) -> Any:
+    """Return a faulty writer that skips partial vectors."""
+
     def write(self: Any, rows: Any, groups: Any) -> None:
         if groups.count * self.geometry.group_features == self.sweep.lanes:
             right(self, rows, groups)
@@ -25,6 +28,7 @@ def _only_whole_vectors(right: Any) -> Any:
 
 
 def _greatest_number(found: Any, *_: Any) -> Any:
+    """Return a pooling whose maximum ignores NaN."""
     is_greatest = found.merge is arith.maximumf
     return replace(found, merge=arith.maxnumf) if is_greatest else found
 

@@ -14,7 +14,7 @@ import aotc
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A step through the loader, until its state is written."""
+    """Return a function that runs a training step through aotc's loader."""
     model = aotc.load(artifact, allow_unsigned=True, threads=threads)
     [name] = [name for name in model.manifest.entry_points if name != "settled"]
     step = settled(model, name, threads)

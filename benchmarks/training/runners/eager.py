@@ -21,7 +21,7 @@ def loader(
     dtype: torch.dtype = torch.float32,
     autocast: torch.dtype | None = None,
 ) -> Load:
-    """The `load` of a way of taking steps.
+    """Return a `load` function for eager, compiled or mixed-precision steps.
 
     Args:
         compiled: by torch.compile.
@@ -51,7 +51,7 @@ def loader(
 
 
 def tensor(array: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """Floats in `dtype`, integers as PyTorch's losses want them."""
+    """Return an array as a tensor; floats in `dtype`, integers in i64."""
     found = torch.from_numpy(array)
     return found.to(dtype) if found.is_floating_point() else found.long()
 

@@ -23,7 +23,7 @@ RATE = 1e-3
 def load(
     artifact: Path, inputs: dict[str, np.ndarray], threads: int
 ) -> Callable[[], list[np.ndarray]]:
-    """A jitted step; the first compiles it. The batch is on the device."""
+    """Return a function that runs a jitted training step on a batch on the device."""
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
