@@ -70,7 +70,7 @@ def test_a_training_step_has_its_parameters_as_state():
         "y": aotc.Spec((batch, 2)),
     }
     net = aotc.from_jax(jax.jit(step, donate_argnames="params"), specs)
-    assert net.donated_arguments == ("params",)
+    assert net.donated == ("params",)
     (entry,) = net.program("step").entries
     assert [port.name for port in entry.arguments if port.kind == "input"] == ["x", "y"]
     y = np.ones((4, 2), np.float32)
