@@ -78,7 +78,7 @@ def text(pattern: str = "", what: str = "a string") -> Check:
 
 
 def integer(low: int) -> Check:
-    """Return a check for integers of at least `low` (never booleans)."""
+    """Return a check that raises for all but integers of at least `low`."""
 
     def check(value: object) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < low:

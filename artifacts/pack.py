@@ -392,7 +392,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextmanager
 def scratch_folder(directory: Path | str, title: tuple[str, str]) -> Iterator[Path]:
-    """Yield a new folder on the bundle's file system, which is removed after the block.
+    """Yield a new folder beside the bundle to be written; remove it after the block.
 
     Args:
         directory: that the bundle is to be written into, as for `write_bundle`.

@@ -88,8 +88,10 @@ def _of_product(op: DotGeneral) -> Iterator[Relation]:
 
 
 def _of_gather(op: Gather) -> Iterator[Relation]:
-    """Yield relations of axes that a gather keeps, and of those it indexes one to
-    one.
+    """Yield relations of axes that a gather keeps, and of those that it indexes.
+
+    Several axes in the place of a single indexed one have the roles n (the first)
+    and s.
     """
     at = IndexMap.of(op)
     for axis in at.kept:

@@ -68,7 +68,7 @@ def _source_shape(op: Operation, weights: set[Value]) -> Shape | None:
         return None
     if len(op.results) != 1 or op.results[0] in weights:
         return None
-    if any(_source(x) is None and _number(x) is None for x in op.operands):
+    if any(_source(x) is None and _repeated_scalar(x) is None for x in op.operands):
         return None
     sources = [x for x in map(_source, op.operands) if x is not None]
     shapes = {Tensor.of(x).shape for x in sources}
@@ -86,8 +86,8 @@ def _source(value: Value) -> Value | None:
     return source
 
 
-def _number(value: Value) -> Value | None:
-    """Return the scalar that a value broadcasts; None for other values."""
+def _repeated_scalar(value: Value) -> Value | None:
+    """Return the rank-0 value that a broadcast repeats; None for other values."""
     op = made_by(value, Broadcast)
     return None if op is None or Tensor.of(op.x).rank else op.x
 
@@ -97,4 +97,4 @@ def _reshaped(build: Builder, value: Value, shape: Shape) -> Value:
     scalar.
     """
     source = _source(value)
-    return source or build.broadcast(_number(value), shape=shape, axes=())
+    return source or build.broadcast(_repeated_scalar(value), shape=shape, axes=())

@@ -51,9 +51,10 @@ def graph_passes(variant: CompiledVariant) -> list[Pass]:
 
 
 def late_passes(variant: CompiledVariant, entry: Entry) -> list[Pass]:
-    """Return the passes after lowering that a variant's entry went through, in order.
+    """Return the passes that a variant ran after lowering an entry, to run them again.
 
-    What `fit-memory` ran is on record beside it, so it is left out itself.
+    They are in order. What `fit-memory` ran is on record beside it, so it is left out
+    itself, and so are rematerializations of other entries.
     """
     names = variant.passes[variant.passes.index(LOWERING) + 1 :]
     loaded = [load(each) for each in names if _name(each) != FitMemory.name]

@@ -258,7 +258,7 @@ class _Axes:
 
     @property
     def products(self) -> Shape:
-        """The number of products in the batch, as a shape: () for a single one."""
+        """The shape of the flattened batch: one axis; () if no axis is a batch axis."""
         axes = tuple(self.sizes[axis] for axis in self.batch)
         return (element_count(axes),) if axes else ()
 

@@ -160,9 +160,9 @@ class Statement:
             yield from factor.reads()
 
     def place(self) -> View | None:
-        """Return the view through which the nest writes the value.
+        """Return the view through which the nest writes the value; None if unknown.
 
-        None where loops are not provably axes of the value, or parts of them.
+        It is unknown where loops are not provably axes of the value, or parts of them.
         """
         whole = View.identity(Tensor.of(self.value).shape)
         if self.nest.place is not None:

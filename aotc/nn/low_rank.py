@@ -279,7 +279,7 @@ class Lora:
     def _layers(
         self, params: PyTree, args: tuple[PyTree, ...], kwargs: Mapping[str, PyTree]
     ) -> dict[str, LayerOp]:
-        """Trace the function once; return its layers that have adapters, by name."""
+        """Trace the function; return the products with adapters, by weight name."""
         found: dict[str, LayerOp] = {}
         seen: list[str] = []
 

@@ -91,7 +91,7 @@ def ask_for_policies(program: Program, wanted: Mapping[str, str]) -> None:
 
 
 def ask_for_optimum(program: Program, wanted: Mapping[str, int]) -> None:
-    """Write the typical sizes of calls into a program's entries.
+    """Write the sizes that kernels are scheduled for into a program's contracts.
 
     Args:
         program: at the stage `graph`.

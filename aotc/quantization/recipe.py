@@ -193,12 +193,12 @@ class Recipe:
         write_text(path, self.text())
 
     def facts(self, weights: str) -> dict[str, Any]:
-        """Return the certificate of a bundle: the recipe's facts, for weights of a
-        digest.
+        """Return the recipe as JSON for a manifest; `quality` only if measured of these
+        weights.
 
         Args:
-            weights: the digest of those that it is applied to: what was measured of
-                others, or before layers were edited, is not said of them.
+            weights: the digest of the weights that the recipe is applied to. `quality`
+                is left out if it was measured of others, or before layers were edited.
         """
         measured = self.quality.get("weights"), self.quality.get("layers")
         is_measured = measured == (weights, layers_digest(self.layers))

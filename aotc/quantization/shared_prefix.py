@@ -165,12 +165,13 @@ class _ResumableEntry:
         return [value for port, value in pairs if port.kind == "output"]
 
     def evaluator(self, kept: Kept, wanted: Sequence[Value]) -> EvaluateCall:
-        """Return a function of a call's inputs and index that computes the wanted
-        values.
+        """Return a function that computes `wanted` for one calibration call.
+
+        It is given the call's inputs and its index.
 
         Args:
-            kept: arrays of values that are known.
-            wanted: what to compute.
+            kept: arrays of known values, one for each call, by the value's number.
+            wanted: the values to compute.
         """
         start = {x: name for x, name in self.numbers.items() if name in kept}
         ops, read = _needed(self.ops, start, wanted)

@@ -213,7 +213,7 @@ def threads(backend: str, wanted: int | None, *, is_small: bool = False) -> int 
 
 
 def _thread_count(wanted: int | None) -> int:
-    """Return the wanted number of threads, else the default, unvalidated."""
+    """Return the number of threads: wanted, of AOTC_THREADS, or the default."""
     if not (wanted is None or isinstance(wanted, int)) or isinstance(wanted, bool):
         raise InputError(
             "bad-threads", f"expected a number of threads, an int; got {wanted!r}"

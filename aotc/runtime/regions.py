@@ -78,7 +78,7 @@ class Regions:
             return self._loaded[0]
 
     def _read(self, options: Mapping[str, Any]) -> tuple[Model, Codes]:
-        """Load the bundle; return the model, and the entries of each region."""
+        """Load the bundle; return its model and each region's (entry, inputs)."""
         model = load(self._path, **options)
         codes: Codes = {}
         for each in model.manifest.data["hybrid"]["regions"]:

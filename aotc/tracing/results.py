@@ -29,7 +29,7 @@ class TracedResult:
 
 
 def results_of(
-    declared: EntryFunction, updated: Updated, returned: object
+    entry: EntryFunction, updated: Updated, returned: object
 ) -> TracedResult:
     """Split an entry's return value into new States and outputs, with their ports.
 
@@ -37,23 +37,23 @@ def results_of(
         InputError: states are missing or of another form or type, or an output is no
             array.
     """
-    states, outputs = _states_and_outputs(declared, updated, returned)
+    states, outputs = _states_and_outputs(entry, updated, returned)
     leaves, tree = flatten(outputs)
     result = TracedResult([], [], tree)
     for (parameter, (form, ports)), state in zip(updated.items(), states, strict=True):
         result.ports += [Port(port.name, port.type, "state") for port in ports]
-        result.arrays += _state_arrays(declared, parameter, form, ports, state)
+        result.arrays += _state_arrays(entry, parameter, form, ports, state)
     for name, leaf in zip(leaf_names(tree), leaves, strict=True):
-        array = _output_array(declared, name or "output", leaf)
+        array = _output_array(entry, name or "output", leaf)
         result.ports.append(Port(name or "output", array.type, "output"))
         result.arrays.append(array)
     if not result.arrays:
-        fail("bad-entry", f"entry '{declared.name}' returns nothing")
+        fail("bad-entry", f"entry '{entry.name}' returns nothing")
     return result
 
 
 def _states_and_outputs(
-    declared: EntryFunction, updated: Updated, returned: object
+    entry: EntryFunction, updated: Updated, returned: object
 ) -> tuple[list[object], object]:
     """Split an entry's return value into the new States and the rest."""
     count = len(updated)
@@ -65,7 +65,7 @@ def _states_and_outputs(
     if not isinstance(returned, tuple) or len(returned) < count:
         fail(
             "bad-entry",
-            f"entry '{declared.name}' takes State ({', '.join(updated)}) and must "
+            f"entry '{entry.name}' takes State ({', '.join(updated)}) and must "
             "return its new value first",
             _STATE_FIRST,
         )
@@ -74,18 +74,18 @@ def _states_and_outputs(
 
 
 def _state_arrays(
-    declared: EntryFunction,
+    entry: EntryFunction,
     parameter: str,
     form: Structure,
     ports: Sequence[Port],
     state: PyTree,
 ) -> list[Array]:
-    """Return a new State's leaves as arrays; refuse another structure or type."""
+    """Return the leaves of a new State; refuse another structure, shape or dtype."""
     leaves, structure = flatten(state)
     if structure != form:
         fail(
             "bad-entry",
-            f"entry '{declared.name}' returns state '{parameter}' in another form: "
+            f"entry '{entry.name}' returns state '{parameter}' in another form: "
             f"expected {form}; got {structure}",
             _STATE_FIRST,
         )
@@ -96,20 +96,20 @@ def _state_arrays(
         if array.type != port.type:
             fail(
                 "bad-entry",
-                f"entry '{declared.name}' returns state '{port.name}' as {array.type}; "
+                f"entry '{entry.name}' returns state '{port.name}' as {array.type}; "
                 f"it is {port.type}",
                 "keep shape and dtype, for instance with .astype on what is computed",
             )
     return arrays
 
 
-def _output_array(declared: EntryFunction, name: str, leaf: object) -> Array:
+def _output_array(entry: EntryFunction, name: str, leaf: object) -> Array:
     """Return an output leaf as an Array; refuse what is no array."""
     try:
         return lift(leaf)
     except InputError:
         fail(
             "bad-entry",
-            f"entry '{declared.name}' returns {type(leaf).__name__} as '{name}'; "
+            f"entry '{entry.name}' returns {type(leaf).__name__} as '{name}'; "
             "expected arrays",
         )

@@ -35,7 +35,7 @@ class Demand:
 def smallest_cover(
     fleet: Demand, parts: Iterable[Demand] = (), given: Collection[str] = ()
 ) -> Targets:
-    """Return the smallest set of targets that, with those `given`, meets all demands.
+    """Return the fewest targets that, added to those `given`, meet all demands.
 
     Of several such sets it is the one that serves most devices of the fleet, and of
     those the one whose targets are fastest where they run: with the least sum over
@@ -45,8 +45,8 @@ def smallest_cover(
 
     Args:
         fleet: all devices.
-        parts: of the fleet, each of which is a demand of its own.
-        given: targets that are there already.
+        parts: groups of devices of the fleet, each a demand of its own.
+        given: targets that are there already; the result has none of them.
     """
     conditions = _Conditions.of((fleet, *parts), given)
     useful = conditions.targets

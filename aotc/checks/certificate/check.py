@@ -68,8 +68,15 @@ class DerivativeCheck:
         modes: Modes,
         symbols: list[int],
     ) -> DerivativeCheck:
-        """Add the function `name`, which computes `of` and its derivatives, to a
-        module.
+        """Add a function that computes `of` and its derivatives; return its check.
+
+        Args:
+            module: gets the function `name`.
+            name: of the new function.
+            of: the name of the function to differentiate.
+            wrt: numbers of the arguments to differentiate by.
+            modes: whether forward, in reverse, or both.
+            symbols: the values of the entry's size symbols, in order.
         """
         primal = functions_of(module)[of]
         check = DerivativeCheck(name, of, *signature(primal), wrt, modes, symbols)

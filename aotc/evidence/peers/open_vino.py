@@ -36,7 +36,7 @@ class OpenVino:
         return dict(enumerate(arrays))
 
     def call(self, prepared: Mapping[int, Array]) -> list[Array]:
-        """Run the request; return its outputs, which lie in the request's memory."""
+        """Run on arrays by input number; the next call overwrites the outputs."""
         found = self._request.infer(prepared, share_inputs=True, share_outputs=True)
         return [found[place] for place in range(len(self.outputs))]
 

@@ -111,7 +111,7 @@ def size_guards(
 
 
 def _paths(arguments: Sequence[tuple[str, _pytree.TreeSpec]]) -> Iterator[str]:
-    """Yield torch.export's name of each argument leaf, such as `['x'][0]`."""
+    """Yield torch.export's name, such as `['x'][0]`, of each leaf of some TreeSpecs."""
     for name, form in arguments:
         tree = form.unflatten(range(form.num_leaves))
         for path, _ in _pytree.tree_flatten_with_path(tree)[0]:

@@ -19,7 +19,7 @@ from aotc.tracing.survey import note
 
 
 def unsupported_ops(module: GraphModule) -> list[OpFinding]:
-    """Return the ops of a graph and its subgraphs that cannot be imported."""
+    """Return a finding, with its uses, for each op that cannot be imported."""
     return grouped_findings(_obstacles(module))
 
 

@@ -45,7 +45,7 @@ class Prologue:
     def of(
         cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
-        """Return the prologue of a product's second operand; None if it is in memory.
+        """Return what computes a product's second operand; None if memory holds it.
 
         Args:
             op: the product.

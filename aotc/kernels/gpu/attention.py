@@ -118,13 +118,13 @@ def _is_planned(parts: AttentionParts) -> bool:
 
 
 def _depth(parts: AttentionParts) -> Size:
-    """Return the elements of a query and of a key."""
+    """Return the length of a query or key vector: the terms of a score's sum."""
     loops = Loops.of(parts.scores).summed
     return element_count(tuple(parts.scores.nest.sizes[loop] for loop in loops))
 
 
 def _width(parts: AttentionParts) -> Size:
-    """Return the elements of a value."""
+    """Return the length of a value vector."""
     return parts.sums.nest.sizes[len(parts.sums.nest.result_loops) - 1]
 
 

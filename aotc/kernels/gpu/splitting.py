@@ -160,7 +160,7 @@ def _rows_time(
 
 
 def _sum_time(results: int, parts: int, machine: Gpu) -> float:
-    """Return the modelled time of adding up partial sums; 0 for a single one."""
+    """Return the modelled nanoseconds of adding up the partial sums of each result."""
     if parts == 1:
         return 0
     moved = (parts + 1) * results * _WIDE

@@ -65,7 +65,7 @@ def is_writable(term: Term) -> bool:
 
 
 def is_in_scratch(value: Value) -> bool:
-    """Return whether a temporary is in scratch memory (f32), not on the stack."""
+    """Return whether a temporary is f32, so in scratch memory, not on the stack."""
     return Tensor.of(value).dtype == "f32"
 
 

@@ -347,8 +347,8 @@ _POSITIONS: dict[str, Callable[[_AxisCoordinates], Any]] = {
 }
 
 
-def _cast(x: Known, dtype: str) -> Any:
-    """Return a number or positions converted to a dtype."""
+def _cast(x: Known | Array, dtype: str) -> Any:
+    """Return NumPy numbers, or traced positions, converted to a dtype."""
     if isinstance(x, Array):
         return np.astype(x, dtype)
     return x.astype(dtypes.to_numpy(dtype))
