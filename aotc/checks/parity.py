@@ -148,7 +148,7 @@ def require(parities: Sequence[Parity]) -> None:
     """Raise `ParityMismatch` if any entry differs from its framework.
 
     Raises:
-        Mismatch: see above.
+        ParityMismatch: see above.
     """
     if not all(each.passed for each in parities):
         raise ParityMismatch(parities)

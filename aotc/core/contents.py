@@ -104,7 +104,7 @@ class ContentDigest:
 
         Raises:
             UnknownValue: something in it has no digest.
-            TooLarge: there is too much.
+            ContainerTooLarge: there is too much.
         """
         self._count += 1
         if self._count > self.most:
@@ -184,7 +184,7 @@ def content_key(value: object) -> Hashable:
     objects are equal to themselves alone, whatever happens in them.
 
     Raises:
-        TooLarge: there are more than 1024 parts.
+        ContainerTooLarge: there are more than 1024 parts.
     """
     if is_plain(value):
         return type(value), repr(value)

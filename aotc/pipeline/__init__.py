@@ -45,7 +45,7 @@ def build(
 
     Raises:
         InputError: the model or an argument is wrong.
-        Mismatch: an entry does not compute what its source does.
+        ParityMismatch: an entry does not compute what its source does.
         CompileError: a valid model cannot be compiled.
         SetupError: the compiler is not installed, or the machine refuses something:
             `cannot-write`, `file-access` or `out-of-memory`.

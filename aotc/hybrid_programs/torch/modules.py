@@ -3,10 +3,10 @@
 A module that torch.export takes is one region. Of one that it does not take, `forward`
 remains Python, an island, and the modules that it calls are split in their turn.
 
-torch_calls      what a call is like, and its tensors as arrays
-torch_states     what modules keep from call to call, and whether it has changed
-torch_exporting  a module and a call → a traced program
-torch_parts      one module of a hybrid one: by which code, or by PyTorch
+calls      what a call is like, and its tensors as arrays
+states     what modules keep from call to call, and whether it has changed
+exporting  a module and a call → a traced program
+parts      one module of a hybrid one: by which code, or by PyTorch
 """
 
 from __future__ import annotations
