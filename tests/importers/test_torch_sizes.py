@@ -22,6 +22,12 @@ from aotc.importers.torch.ops.padded import PADDED  # noqa: E402
 
 F = torch.nn.functional
 
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order_of_tests():
+    torch.manual_seed(0)
+
+
 torch.manual_seed(0)
 MIXED = torch.randn(5, 3)
 ALL, NONE, ONE = MIXED.abs(), -MIXED.abs(), -MIXED.abs()
