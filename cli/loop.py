@@ -205,7 +205,7 @@ def _train(
 def _validation(
     model: Model | DeviceModels, constants: Mapping[str, Array], settings: LoopSettings
 ) -> Validation | None:
-    """Return the validation that options ask for; None without `--validate`."""
+    """Return the options of the validation that `--validate` asks for; None without."""
     if settings.validate is None:
         return None
     monitor, _, mode = (settings.monitor or "").partition(":")

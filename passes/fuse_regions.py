@@ -38,7 +38,7 @@ from aotc.kernels.capabilities import (
 )
 from aotc.kernels.facts import bytes_of
 from aotc.kernels.family import KernelFamily
-from aotc.kernels.geometry import state_bound
+from aotc.kernels.geometry import attach_bound
 from aotc.kernels.listing import note_refusals
 from aotc.kernels.narrow_gains import slow_products_in
 from aotc.kernels.refusal import weights_dequantized_in
@@ -87,7 +87,7 @@ class _Choosing:
         """
         by_weight = len(op.operands) > 1 and op.operands[1] in packable
         if by_weight:
-            self._state_bound(op)
+            self._attach_bound(op)
         return self.capabilities.choose(
             op,
             by_weight=by_weight,
@@ -95,17 +95,15 @@ class _Choosing:
             numerics=self.numerics,
         )
 
-    def _state_bound(self, op: GraphOp) -> None:
-        """Attach the bound of an op's integer weight where an instruction relies on
-        it.
-        """
+    def _attach_bound(self, op: GraphOp) -> None:
+        """Attach an integer weight's bound if it is within an instruction's limit."""
         dtypes = tuple(Tensor.of(value).dtype for value in op.operands[:2])
         known = self.capabilities.machine.multipliers
         most = max((each.within for each in known if dtypes in each.dtypes), default=0)
         if most:
             low, high = value_range(op.operands[1], self.ranges)
             if max(-low, high) <= most:
-                state_bound(op, max(-low, high))
+                attach_bound(op, max(-low, high))
 
 
 @dataclass(frozen=True)

@@ -205,10 +205,8 @@ def _load(name: str) -> Pass:
     return load(name)
 
 
-def reached_by(text: str) -> str | None:
-    """Return the stage that the passes of `parse` lead to, if the last name is a
-    stage.
-    """
+def last_stage(text: str) -> str | None:
+    """Return the stage that a list of passes ends with; None if a pass ends it."""
     names = split_names(text)
     return names[-1] if names and names[-1] in _TARGETLESS else None
 

@@ -157,7 +157,7 @@ def find(
 
 
 def _ops_of_model(module: Module) -> set[tuple[str, str]]:
-    """Return (op name, location) of all ops of the model before differentiation."""
+    """Return (op name, location) of a module's ops; call it before differentiation."""
     return {
         (op.operation.name, str(op.location))
         for function in functions_of(module).values()

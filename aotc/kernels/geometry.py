@@ -36,7 +36,7 @@ from aotc.dialects.types import (
 from aotc.kernels.layout import OperandLayout, layout_through, windows_of_left
 from aotc.kernels.typical import IMAGES, PRODUCT_ROWS, PRODUCT_TERMS, typical_size
 
-WITHIN = "graph.within"  # an attribute of a product, see `state_bound`
+WITHIN = "graph.within"  # an attribute of a product, see `attach_bound`
 _FEW_ROWS = 32  # of a product of which calls decide how many
 _FLOATS = {"f32", "bf16", "f16"}
 _INTEGERS = {("i8", "i32"), ("u8", "i32"), ("i16", "i32")}
@@ -266,7 +266,7 @@ def bound_of(op: GraphOp) -> int:
     return int(plain_of(stated[WITHIN])) if WITHIN in stated else 0
 
 
-def state_bound(op: GraphOp, bound: int) -> None:
+def attach_bound(op: GraphOp, bound: int) -> None:
     """Set the attribute that bounds the right operand's integers by absolute value."""
     op.operation.attributes[WITHIN] = attribute_of(bound)
 

@@ -20,7 +20,7 @@ from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import run_passes
 from aotc.passes.base import PassRecord, Unit
-from aotc.passes.stages import IR_STAGES, all_passes, parse, reached_by
+from aotc.passes.stages import IR_STAGES, all_passes, last_stage, parse
 from aotc.pipeline.forms import text_of
 from aotc.pipeline.report import BuildReport, Reporter, Silent
 from aotc.pipeline.request import Request
@@ -118,7 +118,7 @@ def optimize(
         records = run_passes(
             Unit(program), parse(passes, program.level, program.without)
         )
-        stage, lowered = reached_by(passes), lowered_op(program.module)
+        stage, lowered = last_stage(passes), lowered_op(program.module)
         if stage is not None and (stage in GRAPH_STAGES) == (lowered is None):
             program.stage = stage
         if folders is not None:

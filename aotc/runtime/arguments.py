@@ -41,7 +41,7 @@ def flattener(owner: str, tree: int | JsonObject | None) -> Flatten:
 
 
 def _dict_flattener(owner: str, tree: JsonObject) -> Flatten:
-    """Return a flattener of dicts with exactly the keys of `tree`."""
+    """Return a function that stores the leaves of a dict with the keys of `tree`."""
     # Plain inputs are the common case, and quicker without a function for each.
     direct = [(key, child) for key, child in tree.items() if isinstance(child, int)]
     nested = [

@@ -82,9 +82,7 @@ class _CustomFunction:
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Execute a call; return its flat outputs, and its derivative rule for a
-        tape.
-        """
+        """Run a call untraced; return its flat outputs and its derivative rule."""
         raise NotImplementedError
 
     def _body(self, trace: Trace, types: list[Tensor], structure: Structure) -> Body:
@@ -159,9 +157,7 @@ class _Execution:
     def record(
         self, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Execute the function; return its flat outputs and its derivative rule for
-        a tape.
-        """
+        """Run the function untraced; return its flat outputs and derivative rule."""
         self.custom.require_rules()
         return self.custom.record(self, arrays)
 
@@ -201,9 +197,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Execute `forward`; return its outputs, and a rule that applies `backward`
-        to residuals.
-        """
+        """Run `forward` untraced; return its outputs and a rule for a tape: `backward`."""
         forward, rule = self._require_rule_pair()
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(forward, forward(*args))
@@ -291,9 +285,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Execute the function; return its outputs, and a rule from tangents to
-        tangents.
-        """
+        """Run the function untraced; return its outputs and a tangent rule for a tape."""
         given, arguments = self._require_jvp_rule(), execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))

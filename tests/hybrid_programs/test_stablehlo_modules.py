@@ -70,7 +70,7 @@ def test_constants_belong_to_each_piece_that_reads_them():
         value = main.values[min(main.nodes[node].reads)]
         given = {value: value.type}
         operations = [main.operations[node]]
-        made, _ = excerpt(main.module, operations, given, [], main.brings)
+        made, _ = excerpt(main.module, operations, given, [], main.should_copy)
         assert str(made).count("stablehlo.constant") == 1
 
 

@@ -249,7 +249,7 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
             [main.operations[number] for number in piece.nodes],
             arguments,
             [main.values[number] for number in piece.outputs],
-            main.brings,
+            main.should_copy,
         )
 
     def _type(self, array: np.ndarray, declared: ir.Type) -> ir.Type:

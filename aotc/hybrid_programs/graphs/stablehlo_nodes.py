@@ -71,7 +71,7 @@ class MainFunction:
         """
         return self._makers.get(self._numbers.get(value, -1))
 
-    def brings(self, value: ir.Value) -> bool:
+    def should_copy(self, value: ir.Value) -> bool:
         """Return whether each piece has a value itself: a token, or cheap to
         recompute.
         """

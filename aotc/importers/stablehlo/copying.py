@@ -82,7 +82,7 @@ def excerpt(
     operations: Sequence[ir.Operation],
     arguments: Mapping[ir.Value, ir.Type | ir.Attribute],
     outputs: Sequence[ir.Value],
-    brings: Callable[[ir.Value], bool],
+    should_copy: Callable[[ir.Value], bool],
 ) -> tuple[ir.Module, Copies]:
     """Return a new module whose `main` has copies of some ops of a function.
 
@@ -92,7 +92,7 @@ def excerpt(
         arguments: for each value that `main` takes, its type, whose sizes are known; or
             an attribute, and it is a constant there.
         outputs: the values that `main` returns.
-        brings: whether a value that the ops read is to be made by a copy of its op.
+        should_copy: whether a value that the ops read is to be made by a copy of its op.
 
     Returns:
         The module, and its values by those that they are copies of.
@@ -114,7 +114,7 @@ def excerpt(
                 if not isinstance(given, ir.Type):
                     copies[value] = _constant(given)
             for each in operations:
-                _copy_producers(each, copies, brings)
+                _copy_producers(each, copies, should_copy)
                 _copy(each, copies)
             func.ReturnOp([copies[value] for value in outputs])
         _copy_symbols(module, made, block)
@@ -151,24 +151,24 @@ def _constant(attribute: ir.Attribute) -> ir.Value:
 
 
 def _copy_producers(
-    operation: ir.Operation, copies: Copies, brings: Callable[[ir.Value], bool]
+    operation: ir.Operation, copies: Copies, should_copy: Callable[[ir.Value], bool]
 ) -> None:
     """Copy the ops that compute an op's operands, where they are to be copied."""
     for value in read_values(operation):
-        _copy_producer(value, copies, brings)
+        _copy_producer(value, copies, should_copy)
 
 
 def _copy_producer(
-    value: ir.Value, copies: Copies, brings: Callable[[ir.Value], bool]
+    value: ir.Value, copies: Copies, should_copy: Callable[[ir.Value], bool]
 ) -> None:
-    """Copy the op that computes a value, with what it reads; create tokens anew."""
-    if value in copies or not brings(value):
+    """Copy a value's producer, after what that reads, if `should_copy` says so."""
+    if value in copies or not should_copy(value):
         return
     if str(value.type) == TOKEN:
         made = ir.Operation.create("stablehlo.create_token", results=[value.type])
         copies[value] = made.results[0]
         return
-    _copy_producers(value.owner.operation, copies, brings)
+    _copy_producers(value.owner.operation, copies, should_copy)
     _copy(value.owner.operation, copies)
 
 

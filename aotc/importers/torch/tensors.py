@@ -63,8 +63,6 @@ def is_known(dtype: torch.dtype) -> bool:
 def numpy_of(tensor: torch.Tensor) -> Any:
     """Return a NumPy array (a `Complex` pair) that shares a CPU tensor's memory.
 
-    It is a `Complex` of two arrays for complex numbers.
-
     Raises:
         InputError: aotc has no such arrays.
     """

@@ -191,7 +191,7 @@ def widths_of(geometry: ConvolutionGeometry, machine: Machine) -> range:
 def choose_interleaved(
     geometry: ConvolutionGeometry, count: int, machine: Machine, terms: int = 1
 ) -> ContractionTile | None:
-    """Return the best tile whose panels hold equal vectors of `count` products.
+    """Return the best tile whose panels have equal shares for `count` matrix products.
 
     Args:
         geometry: of one product with the features of all of them.

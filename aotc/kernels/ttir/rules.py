@@ -109,7 +109,7 @@ _ORDERED = 7  # the number of the predicate that only asks for NaN
 
 
 def _compare_integers(step: TritonOp, x: Array, y: Array) -> Array:
-    """Evaluate `arith.cmpi` by the number of its predicate."""
+    """Compare integers in NumPy by the predicate number of an `arith.cmpi`."""
     number = step.attributes["predicate"]
     if number >= len(_INTEGER_ORDER):
         number, x, y = number - 4, _unsigned(x), _unsigned(y)

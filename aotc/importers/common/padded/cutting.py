@@ -128,5 +128,5 @@ def _at_least_zero(index: Size) -> Size:
 
 
 def _index_text(index: Size | Array) -> str:
-    """Return an index as text for messages."""
+    """Return a size as text for messages, or "an index" for an array."""
     return "an index" if isinstance(index, Array) else shown_size(index)
