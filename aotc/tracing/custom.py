@@ -197,7 +197,7 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run `forward` untraced; return its outputs and a rule for a tape: `backward`."""
+        """Run `forward` untraced; return its outputs and the rule `backward`."""
         forward, rule = self._require_rule_pair()
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(forward, forward(*args))
@@ -285,7 +285,7 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run the function untraced; return its outputs and a tangent rule for a tape."""
+        """Run the function untraced; return its outputs and a tangent rule."""
         given, arguments = self._require_jvp_rule(), execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))

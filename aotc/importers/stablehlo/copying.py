@@ -92,7 +92,7 @@ def excerpt(
         arguments: for each value that `main` takes, its type, whose sizes are known; or
             an attribute, and it is a constant there.
         outputs: the values that `main` returns.
-        should_copy: whether a value that the ops read is to be made by a copy of its op.
+        should_copy: whether a value that ops read is made by a copy of its op.
 
     Returns:
         The module, and its values by those that they are copies of.
