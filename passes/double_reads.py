@@ -29,6 +29,12 @@ Note [many tensors]: IREE 3.13 merges elementwise ops of any number of tensors, 
 binds at most 32 to a dispatch: it refuses to load a module that wants more ("binding
 count 41 > 32"). What a call computes in between lies in one block of memory, which is
 bound once; each argument is bound by itself. Behind a barrier there are two dispatches.
+
+Note [many results]: each result of a dispatch is bound by itself, too. It has many
+where IREE cuts a long run of elementwise ops in two, and the second reads what the
+first has computed on the way, as the derivative of a series of 73 terms does (`i1e`;
+"dispatch requiring 74 bindings exceeds limit of 64"). Behind a barrier there are two
+dispatches.
 """
 
 from __future__ import annotations
@@ -55,6 +61,7 @@ from aotc.mlir import Block, Operation, Value
 # others is not merged with what reads them, and all of them would be as many as ops
 _LATEST = 8
 _MOST_BOUND = 24  # arguments of a dispatch, beside its results and what is in between
+_MOST_WRITTEN = 16  # values with several readers in a run of merged ops
 _CUT = 3  # axes that vmvx cuts into parts
 
 # what may leave the range of its dtype
@@ -120,6 +127,28 @@ def values_of_many_arguments(block: Block) -> set[Value]:
         if type(op).is_merged(op):
             read = frozenset().union(*map(arguments_behind, op.operands))
             behind |= dict.fromkeys(op.results, read)
+    return found
+
+
+def values_of_many_results(block: Block) -> set[Value]:
+    """Return values to materialize so that no dispatch writes more results than IREE
+    can bind.
+
+    See Note [many results].
+    """
+    found: set[Value] = set()
+    chains: dict[Value, list[Value]] = {}  # values merged before one, that several read
+    for op in block.operations:
+        if not isinstance(op, GraphOp) or not type(op).is_merged(op):
+            continue
+        merged = max((chains.get(x, []) for x in op.operands), key=len, default=[])
+        for value in op.results:
+            chains[value] = merged
+            if op.operands and len({use.owner for use in value.uses}) > 1:
+                chains[value] = merged = [*merged, value]
+            if len(merged) >= _MOST_WRITTEN:
+                found.add(value)
+                chains[value] = merged = []
     return found
 
 

@@ -49,6 +49,7 @@ from aotc.passes.double_reads import (
     products_reduced_over_symbols,
     sums_in_parts_of_unknown_size,
     values_of_many_arguments,
+    values_of_many_results,
     values_read_in_two_ways,
 )
 from aotc.passes.properties import CALLS_INLINED, LOWERED, OPS_DECOMPOSED
@@ -154,6 +155,7 @@ class _Inlined:
             self.in_memory.update(values_read_in_two_ways(block))
             self.in_memory.update(products_reduced_over_symbols(block))
             self.in_memory.update(values_of_many_arguments(block))
+            self.in_memory.update(values_of_many_results(block))
             if self.target is not None and self.target.backend == "vmvx":
                 self.in_memory.update(sums_in_parts_of_unknown_size(block))
                 self.in_memory.update(integers_that_wrap(block))
