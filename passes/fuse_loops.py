@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from aotc.dialects.builder import Builder
 from aotc.dialects.control import Scan, control_of, invoke
 from aotc.dialects.functions.function_table import Functions, erase, index_functions
 from aotc.dialects.functions.functions import (
@@ -33,9 +34,20 @@ from aotc.dialects.functions.functions import (
     types_of,
 )
 from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
-from aotc.dialects.functions.walking import clone
+from aotc.dialects.functions.walking import (
+    backward_slice,
+    clone,
+    has_one_use,
+    in_order,
+)
 from aotc.dialects.graph import GraphOp, has_effect, has_view
+from aotc.dialects.ops.contraction import (
+    DotGeneral,
+    has_single_terms,
+    product_of_repeated,
+)
 from aotc.dialects.ops.creation import Constant
+from aotc.dialects.ops.shape import Broadcast, Reshape
 from aotc.dialects.patterns.values import number_in
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count, evaluate_size
@@ -43,7 +55,7 @@ from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilitie
 from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.typical import typical_size
-from aotc.mlir import Function, Operation, Value, func
+from aotc.mlir import Function, Operation, Value, func, ir
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import OPS_DECOMPOSED
 
@@ -274,7 +286,7 @@ class _Steps:
             alone = isinstance(op, func.CallOp) or (
                 _keeps_order(op) and not self._is_computed(op)
             )
-            if alone or not is_open:
+            if alone or not is_open or _combines_shared(op, runs[-1]):
                 runs.append([op])
             else:
                 runs[-1].append(op)
@@ -293,12 +305,13 @@ class _Steps:
             return True
         own = {x for op in run for x in op.results}
         reads = dict.fromkeys(x for op in run for x in op.operands if x not in own)
-        operands = list(reads)
+        numbers = [x for each in filter(_is_number, reads) for x in _ops_behind(each)]
+        operands = [x for x in reads if not _is_number(x)]
 
         def body(arguments: list[Value]) -> list[Value]:
             values = dict(zip(operands, arguments, strict=True))
-            for op in run:
-                made = clone(op, [values[x] for x in op.operands])
+            for op in (*in_order(numbers), *run):
+                made = _written(op, [values[x] for x in op.operands])
                 values.update(zip(op.results, made, strict=True))
             return [values[x] for x in wanted]
 
@@ -318,14 +331,18 @@ class _Steps:
         """Return what is stored of what some ops make, in order.
 
         What others read, and what several of them read, unless it is a condition or
-        costs nothing: an expression is computed for each of its readers.
+        costs nothing: an expression is computed for each of its readers, and so is a
+        number that all elements have, but for kernels of other families.
         """
         found = []
         returned, own = self.returned, {x for op in run for x in op.results}
         for op in run:
             for value in op.results:
                 users = [use.owner for use in value.uses]
-                is_read = any(own.isdisjoint(user.results) for user in users)
+                others = [user for user in users if own.isdisjoint(user.results)]
+                if _is_number(value):
+                    others = [x for x in others if isinstance(x.opview, func.CallOp)]
+                is_read = bool(others)
                 is_shared = len(users) > 1 and _is_worth_storing(op)
                 if is_read or value in returned or is_shared:
                     found.append(value)
@@ -337,6 +354,55 @@ def _is_worth_storing(op: Operation) -> bool:
     if not isinstance(op, GraphOp) or not op.operands or has_view(op):
         return False
     return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
+
+
+def _combines_shared(op: Operation, run: Sequence[Operation]) -> bool:
+    """Return whether an op combines elements of what ops of a run are stored for.
+
+    In a region of its own it reads them from memory; in the same one it would compute
+    them again.
+    """
+    if not isinstance(op, GraphOp) or not type(op).nests(op):
+        return False
+    own = {x for each in run for x in each.results}
+
+    def is_computed(value: Value) -> bool:
+        return value in own and not type(value.owner.opview).nests(value.owner.opview)
+
+    behind = backward_slice(op.operands, is_computed)
+    return any(
+        is_computed(x) and _is_worth_storing(x.owner.opview) and not has_one_use(x)
+        for x in behind
+    )
+
+
+def _is_number(value: Value) -> bool:
+    """Return whether all elements of a value are one constant number."""
+    owners = [x.owner for x in backward_slice([value])]
+    if any(isinstance(owner, ir.Block) for owner in owners):
+        return False
+    *views, first = in_order(owners)[::-1]
+    return (
+        isinstance(first.opview, Constant)
+        and not _is_table(first.opview)
+        and all(isinstance(each.opview, Broadcast | Reshape) for each in views)
+    )
+
+
+def _ops_behind(value: Value) -> list[Operation]:
+    """Return the op that computes a value, and those that it depends on."""
+    return [x.owner for x in backward_slice([value])]
+
+
+def _written(op: Operation, operands: Sequence[Value]) -> list[Value]:
+    """Write an op of a run: a product of one term each as a multiplication.
+
+    What is computed of that is then no loop of its own.
+    """
+    product = op.opview
+    if isinstance(product, DotGeneral) and has_single_terms(product):
+        return [product_of_repeated(Builder(), product, operands)]
+    return clone(op, operands)
 
 
 def _needs_no_region(op: Operation) -> bool:
