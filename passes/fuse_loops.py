@@ -17,9 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from aotc.dialects.builder import Builder
 from aotc.dialects.control import Scan, control_of, invoke
 from aotc.dialects.functions.function_table import Functions, erase, index_functions
 from aotc.dialects.functions.functions import (
@@ -34,34 +31,28 @@ from aotc.dialects.functions.functions import (
     types_of,
 )
 from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
-from aotc.dialects.functions.walking import (
-    backward_slice,
-    clone,
-    has_one_use,
-    in_order,
-)
-from aotc.dialects.graph import GraphOp, has_effect, has_view
-from aotc.dialects.ops.contraction import (
-    DotGeneral,
-    has_single_terms,
-    product_of_repeated,
-)
-from aotc.dialects.ops.creation import Constant
-from aotc.dialects.ops.shape import Broadcast, Reshape
-from aotc.dialects.patterns.values import number_in
+from aotc.dialects.functions.walking import clone
+from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
 from aotc.kernels.facts import bytes_of, flops_of, work_of
 from aotc.kernels.shared_work import note_shared_work
 from aotc.kernels.typical import typical_size
-from aotc.mlir import Function, Operation, Value, func, ir
+from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import OPS_DECOMPOSED
+from aotc.passes.step_runs import (
+    is_table,
+    keeps_order,
+    ops_made_again,
+    split_into_runs,
+    stored_values,
+    written,
+)
 
 MOST_WORK = 16_000_000  # float operations of a step: some 0.1 ms of one core
 _MOST_ELEMENTS = 1 << 16  # of a value that a step computes without a tile
-_FEW = 4  # elements that are made again for each of their readers
 _ROWS = 32  # of a step, where a call decides how many
 
 
@@ -235,7 +226,7 @@ class _Steps:
 
     def write(self) -> str | None:
         """Write a body that calls regions alone; None if it cannot."""
-        tables = [op for op in self.ops if isinstance(op, GraphOp) and _is_table(op)]
+        tables = [x for x in self.ops if isinstance(x, GraphOp) and is_table(x)]
         self.tables = tables
         kinds, _ = signature(self.body)
         more = [Tensor.of(op.results[0]) for op in tables]
@@ -251,7 +242,7 @@ class _Steps:
                     strict=True,
                 )
             )
-            for run in self._runs():
+            for run in split_into_runs([x for x in self.ops if x not in tables]):
                 first, *others = run
                 if not others and _needs_no_region(first):
                     made = clone(first, [known[x] for x in first.operands])
@@ -276,42 +267,21 @@ class _Steps:
             erase(find(name))
         self.written = []
 
-    def _runs(self) -> list[list[Operation]]:
-        """Return the ops of a step: those that are one region are one list."""
-        runs: list[list[Operation]] = []
-        is_open = False
-        for op in self.ops:
-            if isinstance(op, GraphOp) and _is_table(op):
-                continue
-            alone = isinstance(op, func.CallOp) or (
-                _keeps_order(op) and not self._is_computed(op)
-            )
-            if alone or not is_open or _combines_shared(op, runs[-1]):
-                runs.append([op])
-            else:
-                runs[-1].append(op)
-            is_open = not alone
-        return runs
-
-    def _is_computed(self, op: Operation) -> bool:
-        """Return whether an op of a run makes what a reshape reads, if in no memory."""
-        owner = getattr(op.operands[0].owner, "opview", None)
-        return isinstance(owner, GraphOp) and not _keeps_order(owner)
-
     def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
         """Write the call of a region of some ops; whether there is code for it."""
-        wanted = self._stored(run)
+        wanted = stored_values(run, self.returned)
         if not wanted:
             return True
-        own = {x for op in run for x in op.results}
-        reads = dict.fromkeys(x for op in run for x in op.operands if x not in own)
-        numbers = [x for each in filter(_is_number, reads) for x in _ops_behind(each)]
-        operands = [x for x in reads if not _is_number(x)]
+        ops = [*ops_made_again(run, known), *run]
+        own = {x for op in ops for x in op.results}
+        operands = [
+            *dict.fromkeys(x for op in ops for x in op.operands if x not in own)
+        ]
 
         def body(arguments: list[Value]) -> list[Value]:
             values = dict(zip(operands, arguments, strict=True))
-            for op in (*in_order(numbers), *run):
-                made = _written(op, [values[x] for x in op.operands])
+            for op in ops:
+                made = written(op, [values[x] for x in op.operands])
                 values.update(zip(op.results, made, strict=True))
             return [values[x] for x in wanted]
 
@@ -327,96 +297,6 @@ class _Steps:
         known.update(zip(wanted, made, strict=True))
         return True
 
-    def _stored(self, run: Sequence[Operation]) -> list[Value]:
-        """Return what is stored of what some ops make, in order.
-
-        What others read, and what several of them read, unless it is a condition or
-        costs nothing: an expression is computed for each of its readers, and so is a
-        number that all elements have, but for kernels of other families.
-        """
-        found = []
-        returned, own = self.returned, {x for op in run for x in op.results}
-        for op in run:
-            for value in op.results:
-                users = [use.owner for use in value.uses]
-                others = [user for user in users if own.isdisjoint(user.results)]
-                if _is_number(value):
-                    others = [x for x in others if isinstance(x.opview, func.CallOp)]
-                is_read = bool(others)
-                is_shared = len(users) > 1 and _is_worth_storing(op)
-                if is_read or value in returned or is_shared:
-                    found.append(value)
-        return found
-
-
-def _is_worth_storing(op: Operation) -> bool:
-    """Return whether an op computes numbers, element by element or as sums."""
-    if not isinstance(op, GraphOp) or not op.operands or has_view(op):
-        return False
-    return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
-
-
-def _combines_shared(op: Operation, run: Sequence[Operation]) -> bool:
-    """Return whether an op combines elements of what ops of a run are stored for.
-
-    In a region of its own it reads them from memory; in the same one it would compute
-    them again.
-    """
-    if not isinstance(op, GraphOp) or not type(op).nests(op):
-        return False
-    own = {x for each in run for x in each.results}
-
-    def is_computed(value: Value) -> bool:
-        return value in own and not type(value.owner.opview).nests(value.owner.opview)
-
-    behind = backward_slice(op.operands, is_computed)
-    return any(
-        is_computed(x) and _is_worth_storing(x.owner.opview) and not has_one_use(x)
-        for x in behind
-    )
-
-
-def _is_number(value: Value) -> bool:
-    """Return whether all elements of a value are one constant number."""
-    owners = [x.owner for x in backward_slice([value])]
-    if any(isinstance(owner, ir.Block) for owner in owners):
-        return False
-    *views, first = in_order(owners)[::-1]
-    return (
-        isinstance(first.opview, Constant)
-        and not _is_table(first.opview)
-        and all(isinstance(each.opview, Broadcast | Reshape) for each in views)
-    )
-
-
-def _ops_behind(value: Value) -> list[Operation]:
-    """Return the op that computes a value, and those that it depends on."""
-    return [x.owner for x in backward_slice([value])]
-
-
-def _written(op: Operation, operands: Sequence[Value]) -> list[Value]:
-    """Write an op of a run: a product of one term each as a multiplication.
-
-    What is computed of that is then no loop of its own.
-    """
-    product = op.opview
-    if isinstance(product, DotGeneral) and has_single_terms(product):
-        return [product_of_repeated(Builder(), product, operands)]
-    return clone(op, operands)
-
 
 def _needs_no_region(op: Operation) -> bool:
-    return isinstance(op, func.CallOp) or _keeps_order(op)
-
-
-def _keeps_order(op: Operation) -> bool:
-    return isinstance(op, GraphOp) and bool(type(op).keeps_order)
-
-
-def _is_table(op: GraphOp) -> bool:
-    """Return whether an op without operands gives other elements than one number."""
-    if op.operands or len(op.results) != 1:
-        return False
-    if not isinstance(op, Constant):
-        return True
-    return number_in(np.asarray(op.value)) is None
+    return isinstance(op, func.CallOp) or keeps_order(op)
