@@ -18,7 +18,7 @@ Ensures: an operand that is read no more is left to `prune`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.control import Scan, control_of, invoke
@@ -32,6 +32,7 @@ from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.scan_calls import (
     ScanCall,
+    can_stack,
     change_scans,
     define_returning,
     define_scanning,
@@ -59,6 +60,7 @@ def _share(op: func.CallOp, functions: Functions) -> bool:
     pair = _Pair(first, again, _equal_values(first, again))
     moving = list(pair.stacked())
     moving += pair.sums(moving)
+    moving += pair.saved(moving)
     if not moving:
         return False
     more = [pair.same[x] for x in moving if pair.stack_of(x) is None]
@@ -203,6 +205,33 @@ class _Pair:
                 found.append(op.y)
         return found
 
+    def saved(self, stacked: Sequence[Value]) -> list[Value]:
+        """Return what the derivative reads of products that it would make again.
+
+        None of it if that is large beside what the loop goes through.
+
+        Args:
+            stacked: values that are read from memory already.
+        """
+        needed = {
+            *backward_slice(self.again.returned, lambda value: value not in stacked)
+        }
+        found: list[Value] = []
+
+        def is_computed(value: Value) -> bool:
+            return value not in stacked and value not in found
+
+        for op in self.again.body.entry_block.operations:
+            for value in op.results:
+                if value not in needed or value in stacked or value not in self.same:
+                    continue
+                behind = backward_slice([value], is_computed)
+                if self._is_wanted(value) and any(
+                    map(_is_product, filter(is_computed, behind))
+                ):
+                    found.append(value)
+        return found if can_stack(self.again, found) else []
+
     def _is_wanted(self, value: Value) -> bool:
         """Return whether a value that the first loop does not compute is read."""
         users = [use.owner for use in value.uses]
@@ -211,6 +240,8 @@ class _Pair:
 
 def _needs_product(value: Value) -> bool:
     """Return whether a value of a step is computed from a product in it."""
-    return any(
-        isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
-    )
+    return any(map(_is_product, backward_slice([value])))
+
+
+def _is_product(value: Value) -> bool:
+    return isinstance(defining_op(value), DotGeneral)
