@@ -7,11 +7,14 @@
     %dh = call @f.back.scan_1(%d, %saved, %hs)
 
 The steps of a derivative compute those of the loop again, from what these began with.
-Products among that are read from memory instead, where it takes no more of that:
+Products among that are read from memory instead:
 
 - a value that the loop stacks anyway, such as a state after each step,
 - a sum of a product and what both loops go through, of which the derivative reads
-  nothing else: the sum takes the place of that.
+  nothing else: the sum takes the place of that, and no more memory,
+- what the derivative reads of other products, such as the gates of a GRU, where all of
+  that is at most four times as large as what it goes through anyway. What is cheap to
+  compute of it is computed again.
 
 Ensures: an operand that is read no more is left to `prune`.
 """
@@ -218,17 +221,17 @@ class _Pair:
         }
         found: list[Value] = []
 
-        def is_computed(value: Value) -> bool:
-            return value not in stacked and value not in found
+        def makes_product(value: Value) -> bool:
+            def is_made(value: Value) -> bool:
+                return value not in stacked and value not in found
+
+            behind = filter(is_made, backward_slice([value], is_made))
+            return any(map(_is_product, behind))
 
         for op in self.again.body.entry_block.operations:
             for value in op.results:
-                if value not in needed or value in stacked or value not in self.same:
-                    continue
-                behind = backward_slice([value], is_computed)
-                if self._is_wanted(value) and any(
-                    map(_is_product, filter(is_computed, behind))
-                ):
+                is_read = value in needed and value in self.same
+                if is_read and self._is_wanted(value) and makes_product(value):
                     found.append(value)
         return found if can_stack(self.again, found) else []
 
