@@ -26,6 +26,7 @@ from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline.forms import text_of
 
 MODEL = Path(__file__).parent / "loops.py"
 ENTRIES = [entry.name for entry in load(MODEL).entries]
@@ -100,6 +101,10 @@ def test_a_region_of_a_step_applies_each_costly_function_once(regions):
             assert applied.count(costly) == ops.count(costly), str(term)
             counted[costly] += applied.count(costly)
     assert min(counted.values()) > 0
+
+
+def test_the_regions_of_steps_are_printed_with_their_terms(regions):
+    assert "# nests(" in text_of(regions.module, readable=True)
 
 
 def test_sums_are_updated_in_place_where_nothing_else_reads_them(regions):
