@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from aotc.dialects.control import Scan, control_of, invoke
 from aotc.dialects.functions.function_table import Functions, erase, index_functions
 from aotc.dialects.functions.functions import (
@@ -34,9 +32,7 @@ from aotc.dialects.functions.functions import (
 )
 from aotc.dialects.functions.fusion import Fused, is_region, mark_fused
 from aotc.dialects.functions.walking import clone
-from aotc.dialects.graph import GraphOp, has_effect, has_view
-from aotc.dialects.ops.creation import Constant
-from aotc.dialects.patterns.values import number_in
+from aotc.dialects.graph import GraphOp, has_effect
 from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import Size, SymbolicDim, Tensor, element_count, evaluate_size
 from aotc.kernels.capabilities import Capabilities, NoTargetKernels, capabilities_of
@@ -46,10 +42,17 @@ from aotc.kernels.typical import typical_size
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.properties import OPS_DECOMPOSED
+from aotc.passes.step_runs import (
+    is_table,
+    keeps_order,
+    ops_made_again,
+    split_into_runs,
+    stored_values,
+    written,
+)
 
 MOST_WORK = 16_000_000  # float operations of a step: some 0.1 ms of one core
 _MOST_ELEMENTS = 1 << 16  # of a value that a step computes without a tile
-_FEW = 4  # elements that are made again for each of their readers
 _ROWS = 32  # of a step, where a call decides how many
 
 
@@ -231,10 +234,8 @@ class _Steps:
         return evaluate_size(size, [typical_size(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:
-        """Define a loop body that calls regions alone; return its name, or None if it
-        cannot.
-        """
-        tables = [op for op in self.ops if isinstance(op, GraphOp) and _is_table(op)]
+        """Define a loop body that calls regions alone; return its name, or None."""
+        tables = [x for x in self.ops if isinstance(x, GraphOp) and is_table(x)]
         self.tables = tables
         kinds, _ = signature(self.body)
         more = [Tensor.of(op.results[0]) for op in tables]
@@ -250,7 +251,7 @@ class _Steps:
                     strict=True,
                 )
             )
-            for run in self._runs():
+            for run in split_into_runs([x for x in self.ops if x not in tables]):
                 first, *others = run
                 if not others and _needs_no_region(first):
                     made = clone(first, [known[x] for x in first.operands])
@@ -275,45 +276,21 @@ class _Steps:
             erase(find(name))
         self.written = []
 
-    def _runs(self) -> list[list[Operation]]:
-        """Group the ops of a step into lists: those of one list become one region."""
-        runs: list[list[Operation]] = []
-        is_open = False
-        for op in self.ops:
-            if isinstance(op, GraphOp) and _is_table(op):
-                continue
-            alone = isinstance(op, func.CallOp) or (
-                _keeps_order(op) and not self._reads_computed(op)
-            )
-            if alone or not is_open:
-                runs.append([op])
-            else:
-                runs[-1].append(op)
-            is_open = not alone
-        return runs
-
-    def _reads_computed(self, op: Operation) -> bool:
-        """Return whether a reshape's operand is computed in the same region, not in
-        memory.
-        """
-        owner = getattr(op.operands[0].owner, "opview", None)
-        return isinstance(owner, GraphOp) and not _keeps_order(owner)
-
     def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
-        """Define a `nests` region of some ops and call it; return False if it has no
-        kernel.
-        """
-        wanted = self._stored(run)
+        """Define a `nests` region of some ops and call it; return False without a kernel."""
+        wanted = stored_values(run, self.returned)
         if not wanted:
             return True
-        own = {x for op in run for x in op.results}
-        reads = dict.fromkeys(x for op in run for x in op.operands if x not in own)
-        operands = list(reads)
+        ops = [*ops_made_again(run, known), *run]
+        own = {x for op in ops for x in op.results}
+        operands = [
+            *dict.fromkeys(x for op in ops for x in op.operands if x not in own)
+        ]
 
         def body(arguments: list[Value]) -> list[Value]:
             values = dict(zip(operands, arguments, strict=True))
-            for op in run:
-                made = clone(op, [values[x] for x in op.operands])
+            for op in ops:
+                made = written(op, [values[x] for x in op.operands])
                 values.update(zip(op.results, made, strict=True))
             return [values[x] for x in wanted]
 
@@ -329,50 +306,7 @@ class _Steps:
         known.update(zip(wanted, made, strict=True))
         return True
 
-    def _stored(self, run: Sequence[Operation]) -> list[Value]:
-        """Return the results of a region's ops that must be written to memory, in
-        order.
-
-        What others read, and what several of them read, unless it is a condition or
-        costs nothing: an expression is computed for each of its readers.
-        """
-        found = []
-        returned, own = self.returned, {x for op in run for x in op.results}
-        for op in run:
-            for value in op.results:
-                users = [use.owner for use in value.uses]
-                is_read = any(own.isdisjoint(user.results) for user in users)
-                is_shared = len(users) > 1 and _is_worth_storing(op)
-                if is_read or value in returned or is_shared:
-                    found.append(value)
-        return found
-
-
-def _is_worth_storing(op: Operation) -> bool:
-    """Return whether a shared result is costly to recompute: elementwise ops or
-    sums.
-    """
-    if not isinstance(op, GraphOp) or not op.operands or has_view(op):
-        return False
-    return not type(op).rearranges and Tensor.of(op.results[0]).dtype != "bool"
-
 
 def _needs_no_region(op: Operation) -> bool:
-    """Return whether an op is a call, or a reshape-like op that keeps the element
-    order.
-    """
-    return isinstance(op, func.CallOp) or _keeps_order(op)
-
-
-def _keeps_order(op: Operation) -> bool:
-    """Return whether an op keeps the elements in their order, as a reshape does."""
-    return isinstance(op, GraphOp) and bool(type(op).keeps_order)
-
-
-def _is_table(op: GraphOp) -> bool:
-    """Return whether an op is a constant, or an iota-like op, that is no splat."""
-    if op.operands or len(op.results) != 1:
-        return False
-    if not isinstance(op, Constant):
-        return True
-    return number_in(np.asarray(op.value)) is None
+    """Return whether an op is a call, or a reshape-like op that keeps the order."""
+    return isinstance(op, func.CallOp) or keeps_order(op)

@@ -20,7 +20,6 @@ Ensures: a value that is read no more is left to `simplify` and `prune`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -39,9 +38,13 @@ from aotc.dialects.ops.contraction import DotGeneral, free_axes
 from aotc.dialects.types import Shape, Tensor, element_count
 from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
-from aotc.passes.scan_calls import ScanCall, change_scans, define_scanning
+from aotc.passes.scan_calls import (
+    ScanCall,
+    can_stack,
+    change_scans,
+    define_scanning,
+)
 
-_GROWTH = 4  # gates of an LSTM
 _FEW_ROWS = 4
 
 
@@ -65,20 +68,6 @@ def _join(op: func.CallOp, functions: Functions) -> bool:
     changed = _compute_before(loop)
     loop = ScanCall.of(loop.call, functions)
     return _compute_after(loop) or changed
-
-
-def _can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:
-    """Return whether stacking values of all steps takes little memory beside the
-    scanned inputs.
-    """
-    return _elements(values) <= _GROWTH * _elements(loop.scanned)
-
-
-def _elements(values: Sequence[Value]) -> int:
-    """Return the total elements of some values; symbolic sizes count as one."""
-    return sum(
-        math.prod(n for n in Tensor.of(x).shape if isinstance(n, int)) for x in values
-    )
 
 
 def _are_few(sizes: Shape) -> bool:
@@ -126,7 +115,7 @@ def _products_of_scanned(loop: ScanCall) -> Iterator[Value]:
         total = _sum_with_scanned(op, scanned)
         if total is not None:
             yield total
-        elif _can_stack(loop, [op.y]):
+        elif can_stack(loop, [op.y]):
             yield op.y
 
 
@@ -250,7 +239,7 @@ def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
         if not isinstance(op, DotGeneral) or not has_one_use(product):
             continue
         factors = [x for x in op.operands if x not in loop.scanned]
-        if any(x in captures for x in factors) or not _can_stack(loop, factors):
+        if any(x in captures for x in factors) or not can_stack(loop, factors):
             continue
         summed = tuple(Tensor.of(op.lhs).shape[axis] for axis in op.lhs_contract)
         if not _are_few(summed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from aotc.dialects.functions.walking import backward_slice, clone, walk
 from aotc.dialects.types import Tensor
 from aotc.mlir import Function, Operation, Value, func
 from aotc.passes.base import Unit
+
+_GROWTH = 4  # gates of an LSTM
 
 
 @dataclass
@@ -63,6 +66,18 @@ class ScanCall:
             old.replace_all_uses_with(new)
         self.call.operation.erase()
         self.call = call.opview
+
+
+def can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:
+    """Return whether values are small beside what a loop goes through."""
+    return _elements(values) <= _GROWTH * _elements(loop.scanned)
+
+
+def _elements(values: Sequence[Value]) -> int:
+    """Return how many elements values have; sizes that a call decides count as one."""
+    return sum(
+        math.prod(n for n in Tensor.of(x).shape if isinstance(n, int)) for x in values
+    )
 
 
 def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -> bool:

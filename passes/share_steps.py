@@ -7,18 +7,21 @@
     %dh = call @f.back.scan_1(%d, %saved, %hs)
 
 The steps of a derivative compute those of the loop again, from what these began with.
-Products among that are read from memory instead, where it takes no more of that:
+Products among that are read from memory instead:
 
 - a value that the loop stacks anyway, such as a state after each step,
 - a sum of a product and what both loops go through, of which the derivative reads
-  nothing else: the sum takes the place of that.
+  nothing else: the sum takes the place of that, and no more memory,
+- what the derivative reads of other products, such as the gates of a GRU, where all of
+  that is at most four times as large as what it goes through anyway. What is cheap to
+  compute of it is computed again.
 
 Ensures: an operand that is read no more is left to `prune`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.control import Scan, control_of, invoke
@@ -32,6 +35,7 @@ from aotc.mlir import Operation, Value, func
 from aotc.passes.base import Pass, Unit
 from aotc.passes.scan_calls import (
     ScanCall,
+    can_stack,
     change_scans,
     define_returning,
     define_scanning,
@@ -59,6 +63,7 @@ def _share(op: func.CallOp, functions: Functions) -> bool:
     pair = _Pair(first, again, _equal_values(first, again))
     moving = list(pair.stacked())
     moving += pair.sums(moving)
+    moving += pair.saved(moving)
     if not moving:
         return False
     more = [pair.same[x] for x in moving if pair.stack_of(x) is None]
@@ -214,6 +219,34 @@ class _Pair:
                 found.append(op.y)
         return found
 
+    def saved(self, stacked: Sequence[Value]) -> list[Value]:
+        """Return values for the first scan to stack, lest products are recomputed.
+
+        They are what the derivative reads of products. There are none if they are large
+        beside the scanned inputs.
+
+        Args:
+            stacked: values that are stacked already.
+        """
+        needed = {
+            *backward_slice(self.again.returned, lambda value: value not in stacked)
+        }
+        found: list[Value] = []
+
+        def makes_product(value: Value) -> bool:
+            def is_made(value: Value) -> bool:
+                return value not in stacked and value not in found
+
+            behind = filter(is_made, backward_slice([value], is_made))
+            return any(map(_is_product, behind))
+
+        for op in self.again.body.entry_block.operations:
+            for value in op.results:
+                is_read = value in needed and value in self.same
+                if is_read and self._is_wanted(value) and makes_product(value):
+                    found.append(value)
+        return found if can_stack(self.again, found) else []
+
     def _is_wanted(self, value: Value) -> bool:
         """Return whether a user of a value computes what the first scan does not."""
         users = [use.owner for use in value.uses]
@@ -222,6 +255,9 @@ class _Pair:
 
 def _needs_product(value: Value) -> bool:
     """Return whether a value of a scan's body depends on a matrix product in it."""
-    return any(
-        isinstance(defining_op(each), DotGeneral) for each in backward_slice([value])
-    )
+    return any(map(_is_product, backward_slice([value])))
+
+
+def _is_product(value: Value) -> bool:
+    """Return whether a matrix product computes a value."""
+    return isinstance(defining_op(value), DotGeneral)

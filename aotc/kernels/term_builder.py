@@ -25,11 +25,14 @@ def term_of(function: Function) -> Term | None:
     """Return the term (nests of loops over memory) of a region; None if it has none.
 
     None if it has an op that is no nest, no cascade, no view and not elementwise, or a
-    nest that reads no view of its operand, as no region of `FAMILIES` has.
+    nest that reads no view of its operand, as no region of `FAMILIES` has; and for a
+    loop, which is the call of a function.
     """
     function, module = _with_cascades(function)
     writer = _Statements()
     *ops, end = function.entry_block.operations
+    if not all(isinstance(op, GraphOp) for op in ops):
+        return None
     needed = set(backward_slice(end.operands))
     try:
         for op in ops:

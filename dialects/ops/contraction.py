@@ -220,7 +220,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
         RewriteRow(
             "if nothing is summed up, a product of repeated operands",
             this(X, Y),
-            lambda b, m: _product_of_repeated(b, m.op),
+            lambda b, m: product_of_repeated(b, m.op, m.op.operands),
             given=(f32(2), f32(2)),
             example=lambda b, x, y: _product_of_lines(b, x, y, contract=()),
             near_miss=lambda b, x, y: _product_of_lines(b, x, y, contract=(0,)),
@@ -296,16 +296,30 @@ def _product_of_lines(
     return b.dot_general(x, y, **dot_axes((contract, contract)), dtype="f32")
 
 
-def _product_of_repeated(b: Builder, op: DotGeneral) -> Value:
-    """Emit the product of both operands, each broadcast along the other's axes."""
+def has_single_terms(op: DotGeneral) -> bool:
+    """Return whether each sum of a product has one term."""
+    return all(Tensor.of(op.lhs).shape[axis] == 1 for axis in op.lhs_contract)
+
+
+def product_of_repeated(b: Builder, op: DotGeneral, operands: Sequence[Value]) -> Value:
+    """Emit a product of both operands, each broadcast along the other's axes.
+
+    Args:
+        b: emits the ops.
+        op: a product whose sums have one term each.
+        operands: the values to multiply in the place of its operands.
+    """
     result = Tensor.of(op.y)
     *sides, _ = loop_numbers(
         Tensor.of(op.lhs).rank, Tensor.of(op.rhs).rank, **_axes_of(op)
     )
-    factors = [
-        b.spread(cast(b, x, result.dtype), result.shape, loops)
-        for x, loops in zip(op.operands, sides, strict=True)
-    ]
+    factors = []
+    contracted = op.lhs_contract, op.rhs_contract
+    for x, loops, summed in zip(operands, sides, contracted, strict=True):
+        kept = [axis for axis in range(len(loops)) if axis not in summed]
+        shape = tuple(Tensor.of(x).shape[axis] for axis in kept)
+        x = b.to_shape(cast(b, x, result.dtype), shape)
+        factors.append(b.spread(x, result.shape, [loops[axis] for axis in kept]))
     return b.multiply(*factors)
 
 

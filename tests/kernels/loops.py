@@ -149,6 +149,48 @@ def equation_gradients(xs, hidden, out):
     return aotc.value_and_grad(loss, (0, 1))(hidden, out)
 
 
+@aotc.entry(xs=aotc.Spec((6, 9)), w=aotc.Spec((9, 9)), b=aotc.Spec((12,)))
+def shared(xs, w, b):
+    """Values, parts, numbers and conditions that several sums of a step read."""
+
+    def step(h, x):
+        table = np.tanh(np.exp(np.sin(h)[:, None] * w) + b[3:])
+        rows, columns = table.sum(1), table.sum(0)
+        is_larger = rows > columns
+        first = np.where(is_larger, rows, b[:9])
+        best = (first[:, None] * table).max(1)
+        second = np.where(is_larger, best, -1.0)
+        h = np.tanh(x - 0.1 * (second[:, None] + table).mean(0))
+        return h, (first, np.broadcast_to(second[:, None], (9, 4)), b[3:])
+
+    return control.scan(step, np.zeros(9), xs)
+
+
+@aotc.entry(xs=aotc.Spec((5, 40, 24)))
+def accumulated(xs):
+    """Sums that steps add to, of which one reads the old value once more."""
+
+    def step(carried, x):
+        products, means, other = carried
+        new = products + x.T @ x
+        total = other + x.T @ np.tanh(x)
+        means = means * 0.5 + x.mean(0)
+        return (new, means, total), (new[1], means, other[2] + means)
+
+    start = np.ones((24, 24)), np.zeros(24), np.zeros((24, 24))
+    return control.scan(step, start, xs)
+
+
+@aotc.entry(
+    w=aotc.Spec((64, 64)),
+    h=aotc.Spec((batch, 64)),
+    xs=aotc.Spec((steps, batch, 64)),
+)
+def added(w, h, xs):
+    """Sums of rows that a call decides the number of."""
+    return control.scan(lambda h, x: (h + np.tanh(x) @ w, None), h, xs)[0]
+
+
 @aotc.entry(x=aotc.Spec((24,)))
 def constants(x):
     """A loop of constants alone."""

@@ -33,6 +33,11 @@ def gelu(w, x):
 
 
 @aotc.entry(x=spec)
+def tanh(w, x):
+    return np.tanh(x @ w["one"])
+
+
+@aotc.entry(x=spec)
 def exp(w, x):
     return np.exp(x @ w["one"])
 
@@ -59,7 +64,7 @@ def bundle(request, tmp_path_factory):
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     made = build(folder / "model.py", output=folder, **asked).bundle
-    assert list(used_families(made)) == ["contraction"] * 5
+    assert list(used_families(made)) == ["contraction"] * 6
     return aotc.load(made, allow_unsigned=True)
 
 
@@ -93,6 +98,18 @@ def test_logistic_keeps_nan_of_any_payload(bundle):
     found = bundle.entries["logistic"](x=x)
     assert np.isnan(found[:8]).all()
     assert np.isfinite(found[8:]).all()
+
+
+def test_tanh_is_right_to_5_ulp_and_never_beyond_1(bundle):
+    x = numbers() / np.float32(4)
+    x[0, :6] = 0, -0.0, 1e-30, -1e-20, 7.92, -9.1
+    x[1, :2] = 1e30, -1e30
+    found = bundle.entries["tanh"](x=x)
+    wanted = np.tanh(x.astype("f8"))
+    assert errors_in_ulp(found, wanted).max() <= 5
+    assert np.abs(found).max() <= 1
+    small = np.abs(x) < 1e-4
+    np.testing.assert_array_equal(found[small], x[small])
 
 
 def test_gelu_is_right_where_it_nearly_cancels(bundle):
@@ -145,7 +162,7 @@ def test_gelu_beside_its_derivative_is_x_times_the_phi_of_both(bundle):
     np.testing.assert_allclose(slope, phi + wide * density, rtol=5e-7, atol=5e-7)
 
 
-@pytest.mark.parametrize("name", ["exp", "erf", "exact_gelu"])
+@pytest.mark.parametrize("name", ["exp", "erf", "tanh", "exact_gelu"])
 def test_nan_stays_in_its_row(bundle, name):
     x = numbers()
     x[3, 0] = np.nan

@@ -1,6 +1,7 @@
 """Loops that are one kernel compute what the reference computes."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,20 +11,27 @@ import aotc
 from aotc import reference
 from aotc.core import dtypes
 from aotc.core.pytree import flatten
+from aotc.dialects.functions.function_table import index_functions
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
-from aotc.dialects.sizes.symbols import contracts_of
+from aotc.dialects.ops.trigonometric import Sin, Tanh
+from aotc.dialects.ops.unary import Exp, Log
+from aotc.dialects.sizes.symbols import contracts_of, known_contracts
 from aotc.dialects.types import evaluate_size
 from aotc.importers import load
+from aotc.kernels.planning.nests import applied_in
+from aotc.kernels.planning.scan import ScanLoop
+from aotc.kernels.term_builder import term_of
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from aotc.pipeline.forms import text_of
 
 MODEL = Path(__file__).parent / "loops.py"
 ENTRIES = [entry.name for entry in load(MODEL).entries]
 SIZES = [(0, 3), (1, 1), (2, 0), (5, 7), (33, 16)]  # steps and batch
-OF_ANY_SIZE = ["forwards", "backwards", "masked", "gradients"]
+OF_ANY_SIZE = ["forwards", "backwards", "masked", "gradients", "added"]
 
 
 def drawn(program, name, steps=5, batch=4, scale=1.0):
@@ -54,11 +62,17 @@ def compare(compiled, program, name, inputs):
     return found
 
 
-def test_each_loop_that_a_core_can_run_is_one_kernel():
+@pytest.fixture(scope="module")
+def regions():
+    """The model, with its regions."""
     unit = Unit(load(MODEL), Target.parse("x86_64-v4"))
     for stage in PASS_STAGES[:2]:
         run_passes(unit, stage.passes(), silently=True)
-    functions = functions_of(unit.module)
+    return unit
+
+
+def test_each_loop_that_a_core_can_run_is_one_kernel(regions):
+    functions = functions_of(regions.module)
 
     def loops_in(name):
         text = str(functions[name])
@@ -70,6 +84,44 @@ def test_each_loop_that_a_core_can_run_is_one_kernel():
     several = {"recomputed": 3, "equation_gradients": 2, "until": 0}
     found = {name: loops_in(name) for name in ENTRIES}
     assert found == {name: several.get(name, 1) for name in ENTRIES}
+
+
+def test_a_region_of_a_step_applies_each_costly_function_once(regions):
+    """Also where several sums of the step read what it gives."""
+    counted = Counter()
+    for function in functions_of(regions.module).values():
+        fused = fused_of(function)
+        if fused is None or fused.kernel != "nests":
+            continue
+        with function.context, known_contracts(contracts_of(function)):
+            term = term_of(function)
+        ops = [type(op) for op in function.entry_block.operations]
+        applied = [type(x.op) for each in term.statements for x in applied_in(each)]
+        for costly in (Tanh, Exp, Log, Sin):
+            assert applied.count(costly) == ops.count(costly), str(term)
+            counted[costly] += applied.count(costly)
+    assert min(counted.values()) > 0
+
+
+def test_the_regions_of_steps_are_printed_with_their_terms(regions):
+    assert "# nests(" in text_of(regions.module, readable=True)
+
+
+def test_sums_are_updated_in_place_where_nothing_else_reads_them(regions):
+    functions = functions_of(regions.module)
+
+    def updated(name):
+        (region,) = (
+            functions[each]
+            for each in re.findall(r"call @([\w.]+)", str(functions[name]))
+            if fused_of(functions[each]) and fused_of(functions[each]).kernel == "scan"
+        )
+        with index_functions(regions.module):
+            return {*ScanLoop.of(region.entry_block.operations[0]).updated_in_place}
+
+    assert updated("accumulated") == {0, 1}
+    assert updated("forwards") == updated("swapped") == set()
+    assert updated("added") == set()  # tiles of rows may overlap
 
 
 @pytest.mark.parametrize("name", [x for x in ENTRIES if x not in OF_ANY_SIZE])

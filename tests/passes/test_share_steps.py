@@ -4,8 +4,9 @@ import pytest
 
 import aotc
 import aotc.numpy as np
-from aotc import control
+from aotc import control, nn
 from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.types import Tensor
 
 KINDS = "f32[7, 4]", "f32[5, 7, 8]", "f32[4, 8]"
 
@@ -86,22 +87,73 @@ def test_loops_of_any_length_keep_their_meaning(model, length):
     made.keeps_meaning_under("share-steps")
 
 
-def test_what_is_gone_through_stays_where_it_is_read(model):
-    """Then sums would take memory besides."""
-
-    def function(h, xs, w):
-        def step(h, x):
-            h = np.tanh((h @ w + x)[:, :4]) * x[:, 4:]
-            return h, None
-
-        return control.scan(step, h, xs)[0]
+def before_sharing(model, function, *kinds):
+    """The gradients of a function of three arguments, before the pass."""
 
     def loss(h, xs, w):
         return np.sum(function(h, xs, w))
 
-    made = model(aotc.grad(loss, argnums=(0, 1, 2)), *KINDS)
+    made = model(aotc.grad(loss, argnums=(0, 1, 2)), *kinds)
     made.run("autodiff", "inline", "simplify", "cse", "hoist-invariants", "cse")
+    made.run("prune", "simplify")
+    return made
+
+
+def stacks_of(made):
+    """The types of what the loops of `f` stack, and what they have carried before."""
+    return [
+        str(Tensor.of(value))
+        for op in functions_of(made.module)["f"].entry_block.operations
+        for value in op.results
+        if op.operation.name == "func.call"
+    ]
+
+
+def scaled_steps(h, xs, w):
+    """Steps that read what they go through beside a sum of it."""
+
+    def step(h, x):
+        h = np.tanh((h @ w + x)[:, :4]) * x[:, 4:]
+        return h, None
+
+    return control.scan(step, h, xs)[0]
+
+
+def reset_steps(h, xs, w):
+    """Steps of a gate that acts on a part of the product, as in a GRU."""
+
+    def step(h, x):
+        p = h @ w
+        r = nn.sigmoid(x[:, :4] + p[:, :4])
+        return np.tanh(x[:, 4:] + r * p[:, 4:]), None
+
+    return control.scan(step, h, xs)[0]
+
+
+@pytest.mark.parametrize(("function", "saved"), [(scaled_steps, 1), (reset_steps, 2)])
+def test_what_is_read_of_a_product_is_saved(model, function, saved):
+    """`tanh` of the one, the gate and the rest of the product of the other."""
+    made = before_sharing(model, function, *KINDS)
+    before, old = products_of_steps(made), stacks_of(made)
+    made.keeps_meaning_under("share-steps")
+    made.run("prune", "simplify")
+    assert products_of_steps(made) == before - 1
+    found = stacks_of(made)
+    assert found.count("f32[5, 7, 4]") == old.count("f32[5, 7, 4]") + saved
     assert not made.run("share-steps")
+
+
+def test_what_is_large_beside_what_is_gone_through_is_computed_again(model):
+    def function(h, xs, w):
+        def step(h, x):
+            return h + np.sin(np.tanh(h @ w) @ w.T) * x, None
+
+        return control.scan(step, h, xs)[0]
+
+    narrow = before_sharing(model, function, "f32[7, 4]", "f32[5, 7, 1]", "f32[4, 64]")
+    assert not narrow.run("share-steps")
+    wide = before_sharing(model, function, "f32[7, 4]", "f32[5, 7, 4]", "f32[4, 8]")
+    assert wide.run("share-steps")
 
 
 def test_loops_of_other_values_share_nothing(model):

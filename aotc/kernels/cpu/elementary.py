@@ -45,6 +45,12 @@ _LOWEST = -86.0  # e**x of less would not be a normal number
 _EXP_RANGE = (-87.336544, 88.722839)
 # beyond, n is not within -126 to 128, and the result 0 or 1
 _LOGISTIC_RANGE = (-89.0, 87.0)
+# tanh x as (x + x**3 n(x**2)) / d(x**2), where d(0) = 1, so that a small x stays what
+# it is; from 7.92 on it is that of 7.92. Of all f32 it is off by 4.6 ulp at most, where
+# the polynomials that IREE takes are by 4.9
+_TANH_OVER = (0.134522542, 0.00358091271, 2.2054177e-05, 1.54698565e-08)
+_TANH_UNDER = (1.0, 0.467855811, 0.026199596, 0.000342676067, 8.6161134e-07)
+_TANH_FARTHEST = 7.92220974
 _BIAS = 127  # of the exponent of a float
 _ROUNDER = 1.5 * 2**23  # numbers next to it are whole; its last bits count them
 
@@ -140,6 +146,20 @@ def logistic(x: Value) -> Value:
     one = constant(x.type, 1.0)
     total = multiply_add(power, arith.bitcast(x.type, exponent), one)
     return arith.divf(one, total)
+
+
+def tanh(x: Value) -> Value:
+    """The hyperbolic tangent, to 5 ulp; NaN for NaN.
+
+    A quotient of polynomials takes fewer operations than one with e**x.
+    """
+    least, most = (constant(x.type, n) for n in (-_TANH_FARTHEST, _TANH_FARTHEST))
+    near = arith.select(float_compare("OLT", x, least), least, x)  # NaN stays
+    near = arith.select(float_compare("OGT", near, most), most, near)
+    square = arith.mulf(near, near)
+    cube = arith.mulf(near, square)
+    over = multiply_add(cube, _polynomial(square, _TANH_OVER), near)
+    return arith.divf(over, _polynomial(square, _TANH_UNDER))
 
 
 def gelu_tanh(x: Value) -> Value:

@@ -57,6 +57,7 @@ _EXACT = (Abs, Clamp, Compare, Maximum, Minimum, Negate, Relu, Select)
 _ON_VECTORS: Mapping[Callable[..., Value], Callable[..., Value]] = {
     approximations.logistic: elementary.logistic,
     approximations.gelu_tanh: elementary.gelu_tanh,
+    approximations.tanh: elementary.tanh,
     math.exp: elementary.exp,
     error_functions.erf: elementary.erf,
     error_functions.gelu_exact: elementary.gelu_exact,

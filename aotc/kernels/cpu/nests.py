@@ -252,6 +252,17 @@ class _NestWriter:
             end = self.given.size(self.sizes[loop])
             loops.repeat_for(0, end, 1, lambda at: self._visit([*outer, at]))
 
+    @property
+    def _waits_for_sums(self) -> bool:
+        """Return whether an addition of a vector would wait for the one before it.
+
+        It does not where terms are long formulas, whose constants fill registers.
+        """
+        (first, *_) = self.statements
+        if first.nest.combine == COPY:
+            return False
+        return not any(type(each.op).is_approximated for each in applied_in(first))
+
     def _visit_vectors(self, outer: list[Value]) -> None:
         """Emit the last result loop in whole vectors, and a masked rest."""
         size, lanes = self.sizes[self.kept - 1], self.lanes
@@ -265,7 +276,7 @@ class _NestWriter:
         if isinstance(size, int):
             whole: Value | int = size // lanes * lanes
             rest: Value | int = size % lanes
-            if self.statements[0].nest.combine != COPY:
+            if self._waits_for_sums:
                 counts = range(_SUMS, 0, -1)
                 together = next(n for n in counts if size // lanes % n == 0)
         else:

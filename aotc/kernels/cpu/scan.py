@@ -1,12 +1,13 @@
 """A loop as one kernel: its steps one after the other, each by the kernels of its body.
 
-What is carried has two places, which a step reads and writes in turns. Elements of
-scanned values and of stacks are parts of the memory of all of them.
+What is carried has two places, which a step reads and writes in turns, or, where a step
+reads an element for the next one alone, the place of the result. Elements of scanned
+values and of stacks are parts of the memory of all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from aotc.dialects.graph import GraphOp
@@ -55,11 +56,11 @@ class _ScanWriter:
     def write(self) -> None:
         """Emit the loop over steps, with copies of carried values before and after."""
         loop, scan = self.loop, self.loop.scan
-        carried = [(x, *self.room.take(x, 2)) for x in loop.carried()]
+        carried = [self._carried_places(n) for n in range(scan.carries)]
         between = {x: self._part(x, *self.room.take(x, 1)) for x in loop.between()}
-        zero = index(0)
-        for (x, memory, begin), first in zip(carried, self.taken, strict=False):
-            self._copy(first, self._turn(x, memory, begin, zero), x)
+        values, zero = loop.carried(), index(0)
+        for x, place_at, first in zip(values, carried, self.taken, strict=False):
+            self._copy(first, place_at(zero), x)
         length = self.given.size(scan.length)
 
         def write_step(number: Value) -> None:
@@ -68,14 +69,23 @@ class _ScanWriter:
             place = number
             if scan.reverse:
                 place = arith.subi(arith.subi(length, index(1)), number)
-            old = [self._turn(*each, turn) for each in carried]
-            new = [self._turn(*each, other) for each in carried]
+            old = [place_at(turn) for place_at in carried]
+            new = [place_at(other) for place_at in carried]
             self._write_step(place, old, new, between)
 
         loops.repeat_for(0, length, 1, write_step)
         turn = arith.remui(length, index(2))
-        for (x, memory, begin), last in zip(carried, self.made, strict=False):
-            self._copy(self._turn(x, memory, begin, turn), last, x)
+        for number, (x, place_at) in enumerate(zip(values, carried, strict=True)):
+            if number not in loop.updated_in_place:
+                self._copy(place_at(turn), self.made[number], x)
+
+    def _carried_places(self, number: int) -> Callable[[Value], Value]:
+        """Return what gives the memory of a carried value in even and in odd steps."""
+        if number in self.loop.updated_in_place:
+            return lambda turn: self.made[number]
+        value = self.loop.carried()[number]
+        memory, begin = self.room.take(value, 2)
+        return lambda turn: self._turn(value, memory, begin, turn)
 
     def _write_step(
         self,

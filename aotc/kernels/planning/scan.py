@@ -18,11 +18,13 @@ from aotc.dialects.functions.function_table import Functions, table_of
 from aotc.dialects.functions.functions import callee_of, signature
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.graph import GraphOp
+from aotc.dialects.movement.nests import COPY
 from aotc.dialects.types import Size, Tensor, element_count, symbols_of
 from aotc.kernels.machine import Machine
 from aotc.kernels.planning import nests
 from aotc.kernels.planning.nests import can_be_on_stack, is_in_scratch
 from aotc.kernels.schedule import Schedule
+from aotc.kernels.term_builder import term_of
 from aotc.mlir import Function, Operation, Value, func
 
 _OF_OWN_MEMORY = ("winograd", "chain")
@@ -92,6 +94,29 @@ class ScanLoop:
         """Return the arguments of the body that carry values between steps."""
         return [*self.body.entry_block.arguments][: self.scan.carries]
 
+    @cached_property
+    def updated_in_place(self) -> frozenset[int]:
+        """The numbers of carried values whose new elements are written over the old
+        ones.
+        """
+        return frozenset(filter(self._is_updated_in_place, range(self.scan.carries)))
+
+    def _is_updated_in_place(self, number: int) -> bool:
+        """Return whether a step reads a carried value to compute its next one alone.
+
+        So it adds to the gradient of a weight: the kernel that reads an element writes
+        the one that takes its place, once.
+        """
+        old, new = self.carried()[number], self.returned[number]
+        readers = [use.owner.opview for use in old.uses]
+        if len(readers) != 1 or self.home(new) != number:
+            return False
+        (call,) = readers
+        if not isinstance(call, func.CallOp) or new not in [*call.results]:
+            return False
+        operand, result = [*call.operands].index(old), [*call.results].index(new)
+        return _can_write_over(self.functions[callee_of(call)], operand, result)
+
 
 def plan(op: Operation, machine: Machine) -> Schedule | None:
     """Return the (empty) schedule of a loop; None if it cannot be one kernel."""
@@ -137,6 +162,31 @@ def _why_no_step(loop: ScanLoop) -> str:
     return ""
 
 
+def _can_write_over(region: Function, operand: int, result: int) -> bool:
+    """Return whether a kernel may write a result over an operand.
+
+    It may, if it reads an element of that for the one alone that it writes there; a
+    product of rows that a call decides computes some of them twice.
+    """
+    fused = fused_of(region)
+    term = None if fused is None else term_of(region)
+    if fused is None or term is None or fused.kernel not in ("contraction", "nests"):
+        return False
+    old, new = term.arguments[operand], term.results[result]
+    if fused.kernel == "contraction" and symbols_of(Tensor.of(new).elements):
+        return False
+    return all(
+        statement.value == new
+        and statement.nest.combine == COPY
+        and statement.nest.place is None
+        and read.view is not None
+        and read.view.is_identity
+        for statement in term.statements
+        for read in statement.reads()
+        if read.source == old
+    )
+
+
 def _symbols_in(kinds: Iterable[Tensor]) -> set[int]:
     """Return the positions of the symbols in some types' shapes."""
     return {n for kind in kinds for size in kind.shape for n in symbols_of(size)}
@@ -150,10 +200,13 @@ def workgroups(op: Operation, schedule: Schedule) -> tuple[Size, Size]:
 def scratch_elements(op: Operation, schedule: Schedule) -> Size:
     """Return how many f32 scratch elements a loop takes, with its regions.
 
-    Each carried value twice: as a step reads it, and as it leaves it.
+    Carried values that are not updated in place twice: as a step reads them, and as it
+    leaves them.
     """
     loop = ScanLoop.of(op)
-    own = [*loop.between(), *loop.carried(), *loop.carried()]
+    own = loop.between()
+    for number, value in enumerate(loop.carried()):
+        own += [] if number in loop.updated_in_place else [value, value]
     sizes = [element_count(Tensor.of(x).shape) for x in own if is_in_scratch(x)]
     for _, region in loop.regions():
         sizes.append(_scratch_of(region))
