@@ -277,7 +277,7 @@ class _Steps:
         self.written = []
 
     def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
-        """Define a `nests` region of some ops and call it; return False without a kernel."""
+        """Define a `nests` region of some ops and call it; False without a kernel."""
         wanted = stored_values(run, self.returned)
         if not wanted:
             return True

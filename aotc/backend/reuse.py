@@ -106,7 +106,9 @@ def _model_digest(unit: Unit, crossed: tuple[bytes, str], with_places: bool) -> 
     bytecode, frame = crossed
     with unit.module.context:
         module = ir.Module.parse(bytecode)
-        text = module.operation.get_asm(enable_debug_info=with_places)
+        text = module.operation.get_asm(
+            enable_debug_info=with_places, assume_verified=True
+        )
     return digest(text, frame)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aotc import reference
-from aotc.checks.checked_entry import Arrays, CallingProcess, CheckedEntry
+from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.samples import CallSequence
 from aotc.core import dtypes, printing
 from aotc.dialects.functions.functions import functions_of
@@ -78,27 +78,18 @@ class CheckedDevicesEntry(CheckedEntry):
         outputs = [x for port, x in ports if port.kind == "output"]
         return [*outputs, *(stored[name] for name in self._updated_leaves)]
 
-    def compiled_results(
-        self, calls: CallSequence, process: CallingProcess, seconds: float | None = None
-    ) -> Iterator[Arrays]:
-        """Yield the compiled results of each call on all devices; see
-        `DevicesBundle`.
-        """
-        states = self.program.states
-        before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
-        updated = [s.name for s in states if s.name in self.entry.updates]
-        for inputs in calls.inputs:
-            given = [x for d in range(self.count) for x in _of_device(inputs, d)]
-            outputs, after = process.call(
-                self.entry.name, given, before, updated, seconds
-            )
-            before = {}
-            yield [
-                x
-                for d in range(self.count)
-                for found in (outputs, after)
-                for x in _part(found, d, self.count)
-            ]
+    def _compiled_arguments(self, inputs: Sequence[np.ndarray]) -> Arrays:
+        """Return the inputs of one device after the other; see `DevicesBundle`."""
+        return [x for d in range(self.count) for x in _of_device(inputs, d)]
+
+    def _compiled_result(self, outputs: Arrays, states: Arrays) -> Arrays:
+        """Return the outputs and states of one device after the other."""
+        return [
+            x
+            for d in range(self.count)
+            for found in (outputs, states)
+            for x in _part(found, d, self.count)
+        ]
 
 
 def _part(

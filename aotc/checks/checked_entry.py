@@ -123,8 +123,17 @@ class CheckedEntry:
         before = {s.name: [calls.states[n] for n in s.leaves] for s in states}
         updated = [s.name for s in states if s.name in self.entry.updates]
         for inputs in calls.inputs:
+            given = self._compiled_arguments(inputs)
             outputs, after = process.call(
-                self.entry.name, inputs, before, updated, seconds
+                self.entry.name, given, before, updated, seconds
             )
             before = {}
-            yield [*outputs, *after]
+            yield self._compiled_result(outputs, after)
+
+    def _compiled_arguments(self, inputs: Sequence[np.ndarray]) -> Arrays:
+        """Return the arrays that a process takes for the inputs of a call."""
+        return list(inputs)
+
+    def _compiled_result(self, outputs: Arrays, states: Arrays) -> Arrays:
+        """Return what a process gave for a call, in the order of `names`."""
+        return [*outputs, *states]

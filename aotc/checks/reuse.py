@@ -166,8 +166,14 @@ def _text(graph: Module) -> str:
     """Print the graph without source, title and source locations."""
     with graph.context:
         return "\n".join(
-            # by itself: aliases are looked for in the whole module, for each function
-            str(op.operation.get_asm(enable_debug_info=False, use_local_scope=True))
+            str(
+                op.operation.get_asm(
+                    enable_debug_info=False,
+                    # else aliases are looked for in the whole module, for each function
+                    use_local_scope=True,
+                    assume_verified=True,  # else the module is verified for each
+                )
+            )
             for op in graph.body.operations
         )
 

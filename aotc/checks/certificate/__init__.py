@@ -225,10 +225,10 @@ def _certificate(
     x = [_wide(array) for array in point.arrays or ()]
     rng = np.random.default_rng(seed)
     run = _compiled_function(process, check, point)
-    is_finite = check.is_finite_at(run, x, np.random.default_rng(seed))
-    if not is_finite and not check.is_defined_at(graph, x):
+    first = check.evaluate(run, x, rng)
+    if not first.is_finite and not check.is_defined_at(graph, x):
         return Certificate(point.entry, point.function, point.where, seed)
-    dot_product, difference = check.measure(run, x, rng)
+    dot_product, difference = check.measure(run, first, rng)
     found = Certificate(
         point.entry,
         point.function,

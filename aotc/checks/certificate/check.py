@@ -33,6 +33,33 @@ Run = Callable[[Arrays], Arrays]
 
 
 @dataclass(frozen=True)
+class Evaluated:
+    """A function and its derivatives at a point.
+
+    Args:
+        x: the arguments.
+        v: the direction of the arguments that are moved.
+        w: the direction of the results.
+        values: the float results; in reverse mode, those that forward rules of the
+            user's give.
+        gradients: the cotangents of the moved arguments, if there is reverse mode.
+        slopes: the tangents of the results, if there is forward mode.
+    """
+
+    x: Arrays
+    v: Arrays
+    w: Arrays
+    values: Arrays
+    gradients: Arrays
+    slopes: Arrays
+
+    @property
+    def is_finite(self) -> bool:
+        """Return whether the results of the function are finite."""
+        return _are_finite(self.values)
+
+
+@dataclass(frozen=True)
 class DerivativeCheck:
     """A function that computes another one in f64, with its JVP and VJP.
 
@@ -152,13 +179,16 @@ class DerivativeCheck:
         )
         return v, w
 
-    def is_finite_at(self, run: Run, x: Arrays, rng: np.random.Generator) -> bool:
-        """Return whether the results that come with derivatives are finite at a point.
+    def evaluate(self, run: Run, x: Arrays, rng: np.random.Generator) -> Evaluated:
+        """Evaluate the function and its derivatives at a point, in random directions.
 
-        In reverse mode these are what forward rules of the user's give.
+        Args:
+            run: computes the function.
+            x: the arguments.
+            rng: of the directions.
         """
-        values, _, _ = self._parts(run(self._arguments(x, *self.directions(rng))))
-        return _are_finite(values)
+        v, w = self.directions(rng)
+        return Evaluated(x, v, w, *self._parts(run(self._arguments(x, v, w))))
 
     def is_defined_at(self, graph: Module, x: Arrays) -> bool:
         """Return whether the function itself has finite results at a point.
@@ -172,7 +202,7 @@ class DerivativeCheck:
             return _are_finite(evaluation.call(self.of, x))
 
     def measure(
-        self, run: Run, x: Arrays, rng: np.random.Generator
+        self, run: Run, found: Evaluated, rng: np.random.Generator
     ) -> tuple[float | None, float]:
         """Measure the relative errors of the dot-product and finite-difference tests.
 
@@ -181,21 +211,22 @@ class DerivativeCheck:
 
         Args:
             run: computes the function.
-            x: the arguments.
-            rng: of the directions.
+            found: by `evaluate`, at the first point.
+            rng: of other points, and of their directions.
 
         Returns:
             The largest figure of the dot-product test, None without both modes; and
             the least of the directional test.
         """
         products, differences = [], []
-        for _ in range(_POINTS):
-            product, difference = self._measure_at(run, x, rng)
+        for number in range(_POINTS):
+            if number:
+                found = self.evaluate(run, self._nearby_point(found.x, rng), rng)
+            product, difference = self._measure_at(run, found)
             products.append(product)
             differences.append(difference)
             if difference <= DIFFERENCE:
                 break
-            x = self._nearby_point(x, rng)
         known = [each for each in products if each is not None]
         return max(known, default=None), min(differences)
 
@@ -206,23 +237,20 @@ class DerivativeCheck:
             moved[i] = x[i] * (1 + 1e-2 * rng.standard_normal(np.shape(x[i])))
         return moved
 
-    def _measure_at(
-        self, run: Run, x: Arrays, rng: np.random.Generator
-    ) -> tuple[float | None, float]:
-        """Return the relative errors of both tests of `measure` at one point."""
-        v, w = self.directions(rng)
-        values, gradients, slopes = self._parts(run(self._arguments(x, v, w)))
-        found = [_dot(gradients, v)] if self.modes.reverse else []
-        found += [_dot(w, slopes)] if self.modes.forward else []
-        slope, size = found[0], _norm(gradients or slopes)
-        scale = abs(slope) + size + ROUNDING * abs(_dot(w, values)) + TINY
+    def _measure_at(self, run: Run, at: Evaluated) -> tuple[float | None, float]:
+        """The figures of `measure` at one point."""
+        products = [_dot(at.gradients, at.v)] if self.modes.reverse else []
+        products += [_dot(at.w, at.slopes)] if self.modes.forward else []
+        slope, size = products[0], _norm(at.gradients or at.slopes)
+        scale = abs(slope) + size + ROUNDING * abs(_dot(at.w, at.values)) + TINY
         errors = [
-            abs(self._slope(run, x, v, w, step) - slope) / scale for step in STEPS
+            abs(self._slope(run, at.x, at.v, at.w, step) - slope) / scale
+            for step in STEPS
         ]
         difference = float(np.nanmin([*errors, np.inf]))
-        if len(found) < 2:
+        if len(products) < 2:
             return None, difference
-        return abs(found[1] - slope) / scale, difference
+        return abs(products[1] - slope) / scale, difference
 
     def compare(
         self,
