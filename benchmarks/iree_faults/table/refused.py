@@ -309,6 +309,7 @@ ROWS = (
         "Makes dispatches of more than the 32 tensors that it binds.",
         (
             "passes/double_reads.py: Note [many tensors]",
+            "passes/double_reads.py: Note [many results]",
             "passes/join_updates.py: MOST_BINDINGS",
         ),
         Fails(
