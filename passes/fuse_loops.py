@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from aotc.dialects.control import Scan, control_of, invoke
 from aotc.dialects.functions.function_table import Functions, erase, index_functions
@@ -187,7 +188,7 @@ class _Steps:
         *ops, _ = self.body.entry_block.operations
         return list(ops)
 
-    @property
+    @cached_property
     def returned(self) -> set[Value]:
         """The values that the loop body returns."""
         *_, end = self.body.entry_block.operations

@@ -11,6 +11,7 @@ from aotc.dialects import OPS, limits
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.machine.target import TARGETS, Target
+from aotc.passes import double_reads
 from aotc.pipeline import build
 from tests.dialects.cases import all_cases, lowered_program
 
@@ -94,7 +95,10 @@ def f(x):
 """
 
 
-def test_a_step_with_more_sizes_than_a_cpu_takes_is_compiled_as_smaller_ones(tmp_path):
+def test_a_step_with_more_sizes_than_a_cpu_takes_is_compiled_as_smaller_ones(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(double_reads, "_MOST_WRITTEN", 100)  # which keeps it whole
     file = tmp_path / "many.py"
     file.write_text(MANY_SIZES, encoding="utf-8")
     report = build(
@@ -106,14 +110,26 @@ def test_a_step_with_more_sizes_than_a_cpu_takes_is_compiled_as_smaller_ones(tmp
     assert backend.SMALLER_STEPS[0] in manifest["variants"][0]["flags"]
 
 
-def test_steps_that_stay_too_large_for_a_cpu_are_refused_at_their_line(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(backend, "SMALLER_STEPS", ())
+MANY_ARRAYS = """
+import aotc
+from aotc import numpy as np
+
+ARRAYS = [aotc.Spec((aotc.Dim(f"n{i}"), aotc.Dim(f"m{i}"))) for i in range(12)]
+
+@aotc.entry(arrays=ARRAYS)
+def f(arrays):
+    total = 0.0
+    for each in arrays:
+        total = np.sin(total + each[:1, -1:])
+    return total
+"""
+
+
+def test_steps_that_stay_too_large_for_a_cpu_are_refused_at_their_line(tmp_path):
     file = tmp_path / "many.py"
-    file.write_text(MANY_SIZES, encoding="utf-8")
+    file.write_text(MANY_ARRAYS, encoding="utf-8")
     with pytest.raises(CompileError) as failure:
         build(file, output=tmp_path, sign=False, targets=[Target.parse("cpu")])
-    assert "and a CPU takes 64" in failure.value.message
+    assert "takes 72 sizes and offsets, and a CPU takes 64" in failure.value.message
     assert failure.value.code == "compile-failed"
-    assert (failure.value.where or "").startswith("many.py:")
+    assert failure.value.where == "many.py:11"

@@ -21,11 +21,11 @@ from aotc.dialects.functions.functions import (
     lowered_op,
     signature,
 )
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.mlir import ir
 from aotc.passes import PASSES
 from aotc.programs.program import Program
+from tests.machines import require_runs_here
 
 LISTING = runpy.run_path(
     str(Path(__file__).parents[2] / "docs" / "list_pass_examples.py")
@@ -46,8 +46,7 @@ def lowering_examples():
 
 @pytest.fixture(scope="module")
 def examples():
-    if not set(TARGET.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {TARGET}")
+    require_runs_here(TARGET)
     return [*lowering_examples()]
 
 

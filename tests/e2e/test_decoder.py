@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).with_name("decoder_model.py")
 LEVELS = ("x86_64-v3", "x86_64-v4")
@@ -28,10 +28,7 @@ def bundle(tmp_path_factory, home):
 @pytest.fixture(params=LEVELS)
 def model(bundle, request):
     """Freshly loaded: an empty past."""
-    if not set(Target.parse(request.param).cpu_features_required) <= set(
-        processor.cpu_features()
-    ):
-        pytest.skip(f"this processor runs no code for {request.param}")
+    require_runs_here(Target.parse(request.param))
     return aotc.load(bundle, target=request.param)
 
 

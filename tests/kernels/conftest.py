@@ -4,11 +4,11 @@ import pytest
 
 import aotc
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from tests.kernels.evaluation import Regions
+from tests.machines import require_runs_here
 
 LEVELS = ["x86_64-v3", "x86_64-v4"]
 
@@ -34,8 +34,7 @@ def compiled(request, bundles):
     """The module's MODEL for each level that runs here, with one thread and two."""
     level, threads = request.param
     target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     return aotc.load(bundles(target), allow_unsigned=True, threads=threads)
 
 

@@ -12,12 +12,12 @@ from aotc import numpy as anp
 from aotc.backend import compile_units
 from aotc.dialects.functions.functions import functions_of, is_private
 from aotc.kernels.reference import evaluate_region
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES, all_passes
 from aotc.tracing.assembly import trace
+from tests.machines import require_runs_here
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,7 @@ def arrays(case, kind="normal"):
 def compiled(request):
     """A module with all entries."""
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     unit = Unit(trace(entries(), {}), target)
     run_passes(unit, all_passes())
     (variant,) = compile_units([unit])

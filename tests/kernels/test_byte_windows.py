@@ -11,11 +11,11 @@ from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "byte_windows.py"
 LEVELS = [
@@ -31,8 +31,7 @@ LINES_TOGETHER = {"x86_64-v4": 1, "x86_64-v4-dot": 4, "aarch64": 1}
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, bundles):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     return aotc.load(bundles(target), allow_unsigned=True)
 
 

@@ -13,12 +13,12 @@ from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.lowered import called_kernel
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "bytes.py"
 X86_64 = ("x86_64-v2", "x86_64-v3", "x86_64-v3-dot", "x86_64-v4", "x86_64-v4-dot")
@@ -32,8 +32,7 @@ def program():
 @pytest.fixture(scope="module", params=[*X86_64, "vmvx"])
 def bundle(request, bundles):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     return aotc.load(bundles(target), allow_unsigned=True)
 
 

@@ -16,13 +16,13 @@ from aotc.importers import load
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import are_panels_outer, choose_tile, split_evenly
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from tests.kernels.evaluation import Regions
+from tests.machines import require_runs_here
 
 MODELS = {
     name: Path(__file__).parent / f"{name}.py"
@@ -40,8 +40,7 @@ ENTRIES = {
 def bundles(request, tmp_path_factory):
     """The bundle of a model for a level of vectors, built when it is asked for."""
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
 
     @cache
     def bundle(model):

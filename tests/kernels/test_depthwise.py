@@ -13,12 +13,12 @@ from aotc.importers import load
 from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.depthwise import Sweep, choose_sweep
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "windows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -30,8 +30,7 @@ BEFORE = {"not_a_number": ["graph.log"]}
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     report = build(
         MODEL,
         targets=[target],

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import aotc
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.pipeline import build
 from benchmarks.fuzz.weighted import used_families
+from tests.machines import require_runs_here
 
 ROWS, WIDTH = 4096, 40  # columns are no whole number of vectors of 16
 MODEL = f"""
@@ -58,8 +58,7 @@ def exact_gelu(w, x):
 def bundle(request, tmp_path_factory):
     """Kernels whose sums are the inputs themselves."""
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("elementary")
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
     asked = {"targets": [target], "self_check": "off", "sign": False}

@@ -15,7 +15,6 @@ from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.capabilities import capabilities_of
 from aotc.kernels.refusal import refusals_in
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
@@ -23,6 +22,7 @@ from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from benchmarks.inner_loops import assembly
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "integers.py"
 FEW = MODEL.with_name("integer_instructions.py")  # what takes less time to compile
@@ -33,8 +33,7 @@ ENTRIES = [entry.name for entry in load(MODEL).entries]
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("integers")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(MODEL, output=folder, **asked)

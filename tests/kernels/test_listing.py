@@ -12,12 +12,12 @@ from aotc.kernels.geometry import ConvolutionGeometry
 from aotc.kernels.listing import _places, kernels_listed
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.tile import ContractionTile, choose_tile, cycles
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = """
 import aotc
@@ -129,8 +129,7 @@ def test_ir_gives_the_same_listing(built, variants, tmp_path, stage):
 
 
 def test_a_profile_knows_the_dispatches_that_are_kernels(built, capsys):
-    if not set(V3.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {V3}")
+    require_runs_here(V3)
     call = ["bench", str(built[1]), "layers", "--allow-unsigned", "--calls", "1"]
     assert main([*call, "--profile", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -12,12 +12,12 @@ from aotc.core.dtypes import canonical_dtype, is_float, to_numpy
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 pytest.importorskip("ml_dtypes")
 
@@ -30,8 +30,7 @@ UNIT = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2e-6}
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("narrow")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(MODEL, output=folder, **asked)

@@ -12,13 +12,13 @@ from aotc.dialects.functions.functions import callee_of, functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.dialects.types import Tensor
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.mlir import func
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "normed_images.py"
 LEVELS = [pytest.param("x86_64-v3", marks=pytest.mark.slow), "x86_64-v4"]
@@ -29,8 +29,7 @@ IMAGES = {"any_batch": 5}
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("normed")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     return build(MODEL, output=folder, **asked).bundle

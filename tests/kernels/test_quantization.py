@@ -11,8 +11,8 @@ from aotc.core import dtypes
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "quantizations.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -23,8 +23,7 @@ SPECIAL = [0.0, 2.0**-149, 0.49999997, *LARGE]
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, bundles):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     return aotc.load(bundles(target), allow_unsigned=True)
 
 

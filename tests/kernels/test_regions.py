@@ -11,7 +11,6 @@ from aotc.importers import load
 from aotc.kernels.facts import facts_of
 from aotc.kernels.families import FAMILIES
 from aotc.kernels.family import PlannedKernel
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -19,6 +18,7 @@ from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import differences, model_source
+from tests.machines import require_runs_here
 
 pytestmark = [
     # a random entry need not read all
@@ -35,8 +35,7 @@ def kernels_for_small_operators(monkeypatch):
 @pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4"])
 def test_random_entries_compute_what_their_model_says(level, tmp_path):
     target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     model = tmp_path / "model.py"
     model.write_text(model_source(seed=6, entries=6))
     asked = {"targets": [target], "self_check": "off", "sign": False}

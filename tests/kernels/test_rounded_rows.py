@@ -20,7 +20,6 @@ from aotc.dialects.types import Tensor
 from aotc.importers import load
 from aotc.kernels.machine import machine_of
 from aotc.kernels.planning.dequantized import has_dots
-from aotc.machine import processor
 from aotc.machine.target import TARGETS, Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
@@ -28,6 +27,7 @@ from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from tests.kernels.evaluation import Regions
 from tests.kernels.rounded_rows import ROUNDED
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "rounded_rows.py"
 NAMES = [entry.name for entry in load(MODEL).entries]
@@ -68,8 +68,7 @@ def _require_close(found, wanted):
 def relaxed(request, tmp_path_factory):
     """The model for each level with such instructions that runs here."""
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("rounded")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(MODEL, output=folder, numerics="relaxed", **asked)
@@ -113,8 +112,7 @@ def test_errors_are_within_the_bound_of_the_docs():
 def test_where_code_differs_is_looked_for_in_code_of_the_same_instructions():
     """What a check compiles of a variant is planned for the processor as it was."""
     target, name = Target.parse("x86_64-v4-dot"), "halves_signed_minima"
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     program = load(MODEL, [name])
     program.numerics = "relaxed"
     unit = Unit(program).fork(target)

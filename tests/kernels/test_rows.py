@@ -19,12 +19,12 @@ from aotc.kernels.planning.columns import choose_tile as choose_columns
 from aotc.kernels.planning.reductions import MatrixBatch
 from aotc.kernels.planning.rows import RowTile, choose_tile
 from aotc.kernels.refusal import refusals_in
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "rows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -42,8 +42,7 @@ BEFORE = {
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     report = build(
         MODEL,
         targets=[target],

@@ -9,12 +9,12 @@ import aotc
 from aotc import reference
 from aotc.dialects.functions.functions import functions_of
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "scaled_rows.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -32,8 +32,7 @@ ANY_ROWS = ["any_rows", "any_groups"]
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("scaled")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(MODEL, output=folder, **asked)

@@ -6,13 +6,13 @@ import pytest
 import aotc
 from aotc import reference
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
 from benchmarks.frontends.kernel_sizes import thresholds
 from benchmarks.fuzz.weighted import used_families
 from tests.kernels.evaluation import Regions
+from tests.machines import require_runs_here
 
 MODEL = """
 import numpy
@@ -61,8 +61,7 @@ SPECIAL = (np.nan, np.inf, -np.inf)
 def model(request, tmp_path_factory):
     """The program for the reference, and its bundle."""
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("special")
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
     asked = {"targets": [target], "self_check": "off", "sign": False}

@@ -10,12 +10,12 @@ from aotc import reference
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.ops.contraction import DotGeneral
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "trained.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -33,8 +33,7 @@ def _inputs(count):
 @pytest.fixture(scope="module", params=LEVELS)
 def bundle(request, tmp_path_factory):
     target = Target.parse(request.param)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     folder = tmp_path_factory.mktemp("trained")
     asked = {"targets": [target], "self_check": "off", "sign": False}
     return build(MODEL, output=folder, **asked).bundle

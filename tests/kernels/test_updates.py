@@ -10,13 +10,13 @@ from aotc import reference
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.functions.fusion import fused_of
 from aotc.importers import load
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.passes.base import Unit
 from aotc.passes.stages import PASS_STAGES
 from aotc.pipeline import build
 from tests.kernels import updates
+from tests.machines import require_runs_here
 
 MODEL = Path(updates.__file__)
 LEVEL = Target.parse("x86_64-v4")
@@ -61,8 +61,7 @@ def shapes():
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    if not set(LEVEL.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {LEVEL}")
+    require_runs_here(LEVEL)
     folder = tmp_path_factory.mktemp("updates")
     asked = {"targets": [LEVEL], "self_check": "off", "sign": False}
     return build(MODEL, output=folder, **asked).bundle

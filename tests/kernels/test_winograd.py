@@ -20,10 +20,10 @@ from aotc.kernels.planning import winograd
 from aotc.kernels.planning.tile import choose_tile, cycles
 from aotc.kernels.winograd.matrices import OUTPUTS, WINDOW, matrices
 from aotc.kernels.winograd.reference import Transforms, convolve
-from aotc.machine import processor
 from aotc.machine.target import Target
 from aotc.passes import run_passes
 from aotc.pipeline import build
+from tests.machines import require_runs_here
 
 MODEL = Path(__file__).parent / "convolutions_of_three.py"
 LEVELS = ["x86_64-v3", "x86_64-v4"]
@@ -53,8 +53,7 @@ class Built:
 def built(request, tmp_path_factory):
     level, outputs, names = request.param
     target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(winograd, "_WORTH", math.inf)
         patch.setattr(winograd, "OUTPUTS", (outputs,))
@@ -212,8 +211,7 @@ def _bytes_or_ends(shape, rng):
 @pytest.mark.parametrize("level", LEVELS)
 def test_convolutions_of_bytes_are_exact(level, tmp_path, monkeypatch):
     target = Target.parse(level)
-    if not set(target.cpu_features_required) <= set(processor.cpu_features()):
-        pytest.skip(f"this processor runs no code for {target}")
+    require_runs_here(target)
     monkeypatch.setattr(winograd, "_WORTH_OF_BYTES", math.inf)
     asked = {"targets": [target], "self_check": "off", "sign": False}
     report = build(BYTES, output=tmp_path, **asked)

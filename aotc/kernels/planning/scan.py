@@ -82,8 +82,13 @@ class ScanLoop:
 
     def home(self, value: Value) -> int | None:
         """Return the number of the body's first result that a value is, or None."""
-        found = (n for n, each in enumerate(self.returned) if each == value)
-        return next(found, None)
+        return self._homes.get(value)
+
+    @cached_property
+    def _homes(self) -> dict[Value, int]:
+        """The number of the first result of the body that each returned value is."""
+        numbered = [*enumerate(self.returned)]
+        return {value: number for number, value in reversed(numbered)}
 
     def between(self) -> list[Value]:
         """Return the values that regions pass to each other within a step, in order."""
