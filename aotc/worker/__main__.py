@@ -242,6 +242,7 @@ def is_process_flag(flag: str) -> bool:
         "--iree-hal-force-",
         "--iree-llvmcpu-vector-pproc-",
         "--iree-opt-level=",
+        "--iree-plugin=",
     )
     return flag.startswith(own)
 

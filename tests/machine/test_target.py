@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aotc import backend
 from aotc.core import options
 from aotc.errors import InputError, SetupError
 from aotc.machine.target import TARGETS, Target, for_bytes
@@ -173,6 +174,24 @@ def test_what_does_not_fill_a_vector_is_peeled_off(level: str) -> None:
     """IREE masks it with AVX-512, for which wider vectors were slower than AVX2."""
     done = _compile(Target.parse(level), "--compile-to=executable-configurations")
     assert b"enable_loop_peeling" in done.stdout
+
+
+def test_all_plugins_of_iree_are_known() -> None:
+    done = _compile(Target.parse("vmvx"), "--iree-list-plugins")
+    _, *names = done.stdout.decode().split("\n")
+    assert sorted(name.strip() for name in names if name) == sorted(backend.PLUGINS)
+
+
+@pytest.mark.parametrize("name", ["x86_64-v3", "vmvx", "vulkan", "cuda"])
+def test_code_is_the_same_without_the_plugins_that_a_target_does_not_use(
+    name: str,
+) -> None:
+    target = Target.parse(name)
+    without = [x for x in backend.target_flags(target) if "plugin" in x]
+    assert len(without) >= 7
+    code = [_compile(target, "-o", "-", *flags) for flags in ([], without)]
+    assert code[0].stdout
+    assert code[0].stdout == code[1].stdout
 
 
 def _compile(target: Target, *flags: str) -> subprocess.CompletedProcess[bytes]:
