@@ -25,7 +25,7 @@ from aotc.programs.program import Program
 
 # Evaluations with noise before any is asked for: steps of training take 1 to 3 as a
 # rule, other entries often none.
-_AHEAD = 1
+_AHEAD = 2
 
 
 class TrialServer:
