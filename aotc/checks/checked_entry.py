@@ -71,7 +71,7 @@ class CheckedEntry:
 
     @cached_property
     def uses(self) -> dict[str, Use]:
-        """What the graph does with the inputs, by name."""
+        """The uses of the inputs in the graph, by name."""
         return uses_of_inputs(self.graph, self.entry)
 
     @property

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from aotc.checks.blas_threads import blas_threads
 from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.judging import Verdict
-from aotc.checks.reference_process import ReferenceSource, Reply, TrialFacts
+from aotc.checks.reference_messages import ReferenceSource, Reply, TrialFacts
 from aotc.checks.samples import CheckItem
 from aotc.checks.trials import EvaluatedTrial, trial_of
 from aotc.checks.work import NothingToCompare, WorkBudget

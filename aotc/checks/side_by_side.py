@@ -23,7 +23,8 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from aotc.checks.checked_entry import CheckedEntry
-from aotc.checks.reference_process import ReferenceProcess, ReferenceSource
+from aotc.checks.reference_messages import ReferenceSource
+from aotc.checks.reference_process import ReferenceProcess
 from aotc.checks.samples import CheckItem, input_elements, parts_of
 from aotc.checks.trials import Trial, trial_of
 from aotc.checks.work import NoMemoryToCompare, WorkBudget

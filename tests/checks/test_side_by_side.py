@@ -13,7 +13,8 @@ from aotc.checks import blas_threads as blas
 from aotc.checks import serve_reference, side_by_side
 from aotc.checks.checked_entry import CheckedEntry
 from aotc.checks.random_errors import RandomErrors
-from aotc.checks.reference_process import ReferenceProcess, ReferenceSource
+from aotc.checks.reference_messages import ReferenceSource
+from aotc.checks.reference_process import ReferenceProcess
 from aotc.checks.samples import check_items_of
 from aotc.checks.self_check import StartedCheck
 from aotc.checks.serve_reference import TrialServer
@@ -22,7 +23,9 @@ from aotc.checks.trials import EvaluatedTrial, trial_of
 from aotc.checks.work import ArrayTooLarge, OverBudget, WorkBudget
 from aotc.core import options
 from aotc.passes import run_passes
+from aotc.pipeline.report import Silent
 from aotc.tracing.assembly import trace
+from tests.checks.building import build
 
 SIZES = {"first": 4, "second": 6, "third": 5}  # of the work of an item of each entry
 
@@ -169,6 +172,57 @@ def test_a_check_without_code_ends_at_once(jobs):
     assert len(tasks) == 2 * len(jobs)  # of fixed sizes, called twice
     begun = [task.result(60) for task in tasks if not task.cancelled()]
     assert all(isinstance(outcome.found, BaseException) for outcome in begun)
+
+
+TRAINING = """
+import aotc
+import aotc.numpy as np
+
+state = aotc.State({"w": np.eye(512)})
+
+
+@aotc.entry(x=aotc.Spec((4, 512), "f32"))
+def step(state, x):
+    def loss(w):
+        return (np.tanh(x @ w) ** 2).sum()
+
+    value, slope = aotc.value_and_grad(loss)(state["w"])
+    return {"w": state["w"] - 0.1 * slope}, value
+"""
+
+
+def test_a_build_begins_its_check_before_there_is_code(tmp_path, monkeypatch):
+    model, events, start = tmp_path / "model.py", [], StartedCheck.start
+    model.write_text(TRAINING)
+
+    class Stages(Silent):
+        def stage(self, name):
+            events.append(name)
+            return super().stage(name)
+
+    def note(self, program, *, full):
+        start(self, program, full=full)
+        events.append(len(self.compared._started))
+
+    def built(**asked):
+        events.clear()
+        report = build(model, reporter=Stages(), force=True, **asked)
+        return report, list(events)
+
+    monkeypatch.setattr(StartedCheck, "start", note)
+    cache = options.override("AOTC_CACHE", str(tmp_path / "cache"))
+    with cache, options.override("AOTC_JOBS", "2"):
+        report, begun = built()
+        assert begun[:3] == ["graph", 2, "optimized"]
+        assert any(row.checked for row in report.self_checks)
+        again, known = built()
+        assert again.self_check_reuse == "hit"
+        assert 2 not in known
+        assert 2 not in built(self_check="off", cache=False)[1]
+    with options.override("AOTC_JOBS", "1"):
+        other, alone = built(cache=False)
+    assert alone[:3] == ["graph", 0, "optimized"]
+    assert other.self_checks == report.self_checks
 
 
 def test_no_process_starts_for_little(monkeypatch):
