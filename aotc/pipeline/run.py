@@ -262,16 +262,14 @@ class Build:
         Not where kernels are measured, which evaluations would slow down; nor where an
         equal build, or its imported source, was found, since its check may be, too.
         """
+        if self.self_check == "off" or self.source.original is None:
+            return False
+        is_known = isinstance(self.program.networks, NetworksOnDemand)
+        if self.made is not None or is_known or self.request.tune is not None:
+            return False
         from aotc.checks.comparable import has_code_for_here
 
-        return (
-            self.self_check != "off"
-            and self.source.original is not None
-            and self.made is None
-            and self.request.tune is None
-            and not isinstance(self.program.networks, NetworksOnDemand)
-            and has_code_for_here(self.targets)
-        )
+        return has_code_for_here(self.targets)
 
     def start_check(self) -> None:
         """Begin the self-check: evaluate calls while passes and compilers work."""

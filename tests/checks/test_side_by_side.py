@@ -222,7 +222,10 @@ def test_a_build_begins_its_check_before_there_is_code(tmp_path, monkeypatch):
     with options.override("AOTC_JOBS", "1"):
         other, alone = built(cache=False)
     assert alone[:3] == ["graph", 0, "optimized"]
-    assert other.self_checks == report.self_checks
+    # figures are those of other sums, where BLAS has other threads
+    assert [(row.checked, row.unchecked) for row in other.self_checks] == [
+        (row.checked, row.unchecked) for row in report.self_checks
+    ]
 
 
 def test_no_process_starts_for_little(monkeypatch):
