@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from aotc import reference
 from aotc.checks.samples import CallSequence
+from aotc.checks.uses import Use, uses_of_inputs
 from aotc.core import printing
-from aotc.dialects.calls.callees import reachable_functions
+from aotc.dialects.calls.callees import declaration_of, reachable_functions
 from aotc.dialects.control import While, control_of
 from aotc.dialects.functions.entries import Entry
-from aotc.dialects.functions.functions import functions_of
-from aotc.mlir import Module, Operation
+from aotc.dialects.functions.functions import callee_of, functions_of
+from aotc.dialects.graph import GraphOp
+from aotc.mlir import Module, func
 from aotc.programs.program import Program
 
 Arrays = list[np.ndarray]
@@ -66,11 +69,38 @@ class CheckedEntry:
             for leaf in state.leaves
         ]
 
+    @cached_property
+    def uses(self) -> dict[str, Use]:
+        """The uses of the inputs in the graph, by name."""
+        return uses_of_inputs(self.graph, self.entry)
+
     @property
-    def ops(self) -> list[Operation]:
-        """The ops of the entry, without those of functions that it calls."""
-        body = functions_of(self.graph)[self.entry.name].entry_block
-        return list(body.operations)
+    def ops(self) -> tuple[list[GraphOp], list[GraphOp]]:
+        """The ops of the entry itself, and those that its calls run for certain.
+
+        What loops and branches run depends on values.
+        """
+        known = functions_of(self.graph)
+        found: dict[str, list[GraphOp]] = {}
+
+        def ops_of(name: str) -> tuple[list[GraphOp], list[GraphOp]]:
+            own, inner = list[GraphOp](), list[GraphOp]()
+            for op in known[name].entry_block.operations:
+                if isinstance(op, GraphOp):
+                    own.append(op)
+                elif isinstance(op, func.CallOp):
+                    inner += run_by(callee_of(op))
+            return own, inner
+
+        def run_by(name: str) -> list[GraphOp]:
+            if declaration_of(known[name]) is not None:
+                return []
+            if name not in found:
+                own, inner = ops_of(name)
+                found[name] = own + inner
+            return found[name]
+
+        return ops_of(self.entry.name)
 
     @property
     def may_be_endless(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.rollout.candidates import reasons_against
 from aotc.dialects.functions.entries import Entry
 from aotc.dialects.functions.functions import functions_of
@@ -13,6 +14,13 @@ from aotc.machine.target import Target
 from aotc.passes.record_devices import ops_over_devices
 from aotc.programs.program import Program
 from aotc.runtime import engine
+
+
+def has_code_for_here(targets: Sequence[Target]) -> bool:
+    """Return whether this machine's processor runs one of some targets."""
+    on_cpu = [target for target in targets if BACKENDS[target.backend].on_cpu]
+    host = engine.host({target.backend for target in on_cpu})
+    return any(not reasons_against(target, host) for target in on_cpu)
 
 
 def comparable_targets(targets: Sequence[Target]) -> tuple[Target, ...]:

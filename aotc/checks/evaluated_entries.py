@@ -19,7 +19,7 @@ from aotc.checks.kernel_check import (
 from aotc.checks.kernel_count import KernelCount
 from aotc.checks.report import SelfCheck
 from aotc.checks.samples import WorkPriority, check_items_of
-from aotc.checks.trials import Trial, judge_trial, trial_of
+from aotc.checks.trials import Trial, trial_of
 from aotc.checks.work import NothingToCompare, OverBudget, WorkBudget
 from aotc.errors import CompileError
 from aotc.machine.target import Target
@@ -130,7 +130,7 @@ def _judge_kernels(trial: Trial, target: Target, kernels: EvaluatedKernels) -> N
     checked, before = trial.checked, kernels.count
     results = [*checked.compiled_results(trial.calls, kernels)]
     try:
-        rows = judge_trial(trial, results)
+        rows = trial.judge(results)
     except NothingToCompare:
         kernels.count = before
         return

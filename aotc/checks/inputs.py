@@ -60,6 +60,7 @@ def samples_of(
     entry: Entry,
     choice: InputOptions,
     example: Mapping[str, object] | None,
+    uses: Mapping[str, Use] | None = None,
 ) -> Iterator[CallSample]:
     """Yield drawn inputs for calls of an entry.
 
@@ -73,6 +74,7 @@ def samples_of(
         entry: of the program.
         choice: how to choose.
         example: inputs that the source brings along, by argument.
+        uses: of the inputs, where they are known: `uses_of_inputs`.
 
     Raises:
         InputError: sizes or inputs that were given do not fit.
@@ -81,7 +83,7 @@ def samples_of(
     ports = entry.ports("input")
     _require_known("input", choice.given, [port.name for port in ports])
     leaves = _example_leaves(entry, example)
-    uses = uses_of_inputs(module, entry)
+    uses = uses_of_inputs(module, entry) if uses is None else uses
     rng = np.random.default_rng(choice.seed)
     first = _example_sizes(entry, leaves)
     for number in range(choice.samples):

@@ -27,6 +27,7 @@ one shows jumps, as large a part of a smaller one, and as many of a larger one, 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -40,6 +41,7 @@ from aotc.checks.rounding import Noise, deviations, is_float, largest_finite, no
 from aotc.core import dtypes
 from aotc.core.dtypes import DTypeLike
 from aotc.core.json_values import JsonObject
+from aotc.errors import InputError
 
 Arrays = list[np.ndarray]
 
@@ -230,23 +232,46 @@ class Rounding:
     Args:
         expected: results without noise.
         evaluate: the same results, of an evaluation with noise.
+        count: is called for each evaluation that is used.
     """
 
     def __init__(
-        self, expected: Sequence[np.ndarray], evaluate: Callable[[Noise], Arrays]
+        self,
+        expected: Sequence[np.ndarray],
+        evaluate: Callable[[Noise], Arrays],
+        count: Callable[[], None] = lambda: None,
     ) -> None:
         self._expected = expected
         self._evaluate = evaluate
+        self._count = count
         self._noises = noises()
+        self._ahead: deque[Arrays | Exception] = deque()
         self.runs = 0
         self.spreads = [np.zeros(np.shape(array)) for array in expected]
         self._shown = [np.zeros(np.shape(array), np.uint8) for array in expected]
         self._seconds = [np.zeros(np.shape(array), np.float32) for array in expected]
         self._farthest = [np.zeros(np.shape(array), np.uint8) for array in expected]
 
+    @property
+    def evaluations(self) -> int:
+        """The number of evaluations with noise, those ahead included."""
+        return self.runs + len(self._ahead)
+
+    def evaluate_ahead(self) -> None:
+        """Evaluate once more with other noise, for a later `run_again`."""
+        try:
+            self._ahead.append(self._evaluate(next(self._noises)))
+        except (InputError, MemoryError) as error:  # raised if it is used
+            self._ahead.append(error)
+
     def run_again(self) -> None:
-        """Evaluate with another noise and record how far each element moved."""
-        results = self._evaluate(next(self._noises))
+        """Evaluate once more with other noise, or take what was evaluated ahead."""
+        self._count()
+        if not self._ahead:
+            self.evaluate_ahead()
+        results = self._ahead.popleft()
+        if isinstance(results, Exception):
+            raise results
         self.runs += 1
         for number, pair in enumerate(zip(self._expected, results, strict=True)):
             self._record_result(number, *map(np.ravel, pair))

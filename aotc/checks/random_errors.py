@@ -14,6 +14,7 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
+from aotc.checks.array_extents import ArrayExtents, Extent
 from aotc.checks.cached_parts import PART, cached_parts
 from aotc.dialects.lowering.summation import LONGEST
 
@@ -27,9 +28,11 @@ class RandomErrors:
 
     Args:
         seed: of them.
+        extents: of the arrays of the evaluation; those with errors are added.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, extents: ArrayExtents | None = None) -> None:
+        self._extents = extents or ArrayExtents()
         self._rng = np.random.default_rng(seed)
         count = _BEGINNINGS + PART
         drawn = self._rng.random(count, np.float32) - np.float32(0.5)
@@ -37,6 +40,7 @@ class RandomErrors:
         self._places = drawn * np.float32(2 * _ULPS)
         steps = self._rng.random(count, np.float32) - np.float32(0.5)
         self._walk = np.cumsum(steps, dtype=np.float64).astype(np.float32)
+        self._span = float(np.ptp(self._walk))
         self._scaled: dict[tuple[np.dtype, float], np.ndarray] = {}
 
     def added_to(
@@ -64,32 +68,45 @@ class RandomErrors:
             most_terms = min(terms, LONGEST)
             drift = self._rng.uniform(-1.0, 1.0) * most_terms / (2 * _LANES)
         stride = unit * np.sqrt(terms / max(x.size, 1))
+        largest = unit * (_ULPS + abs(drift))
+        if is_sum:
+            largest += stride * self._span * (1 + x.size / PART)
+        known = self._extents.find(array)
+        is_small = known is not None and _is_within(known, most / (2 + 2 * largest))
         places = self._scaled_errors(wide, unit)
-        is_below = True
+        extent = np.inf, -np.inf
         with np.errstate(over="ignore", invalid="ignore"):
             for part in cached_parts(x.size):
                 errors, own = found[part], x[part]
                 begin = self._draw_offset()
                 sizes = _error_scales(own, array.dtype)
                 drawn = places[begin : begin + own.size]
-                if self._draw_sign_flip():
-                    drawn = -drawn
+                is_turned = self._draw_sign_flip()
                 if not is_sum:
                     np.multiply(drawn, sizes, out=errors)
+                    add = np.subtract if is_turned else np.add
+                    add(own, errors, out=errors)
                 else:
                     reached = self._walk_on(errors, reached)
                     errors *= wide.type(stride)
-                    errors += drawn
+                    add = np.subtract if is_turned else np.add
+                    add(errors, drawn, out=errors)
                     if drift:
                         errors += wide.type(drift * unit)
                     errors *= sizes
-                errors += own
-                is_below = is_below and _is_below(errors, most / 2)
-        if not is_below:
+                    errors += own
+                if not is_small:  # else no error could make one too large
+                    extent = _joined(extent, errors)
+        is_known = not is_small and x.size > 0 and array.dtype == wide
+        if not is_small and not _is_within(extent, most / 2):
             # The largest number is what masks are made of. What compiled code adds to
             # it rounds to it again, and never to infinity.
             found = np.where(np.isfinite(found) & (np.abs(x) < most), found, x)
-        return found.reshape(whole.shape).astype(array.dtype, copy=False)
+            is_known = False
+        disturbed = found.reshape(whole.shape).astype(array.dtype, copy=False)
+        if is_known:
+            self._extents.note(disturbed, extent)
+        return disturbed
 
     def _walk_on(self, errors: np.ndarray, reached: float) -> float:
         """Write the next values of a random walk to `errors`; return the last one.
@@ -137,9 +154,15 @@ def _facts_of(dtype: np.dtype) -> tuple[np.dtype, float, float]:
     return wide, float(facts.eps), float(facts.max)
 
 
-def _is_below(x: np.ndarray, most: float) -> bool:
+def _joined(extent: Extent, x: np.ndarray) -> Extent:
+    """Return the extent of some elements and others, of which that is known."""
+    low, high = float(np.minimum.reduce(x)), float(np.maximum.reduce(x))
+    return float(np.minimum(extent[0], low)), float(np.maximum(extent[1], high))
+
+
+def _is_within(extent: Extent, most: float) -> bool:
     """Return whether all elements are numbers of an absolute value below `most`."""
-    return bool(-most < np.minimum.reduce(x) and np.maximum.reduce(x) < most)
+    return -most < extent[0] and extent[1] < most
 
 
 def _error_scales(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -21,6 +21,7 @@ from typing import TypeAlias, TypeGuard
 import ml_dtypes
 import numpy as np
 
+from aotc.checks.array_extents import ArrayExtents, KnownArrays
 from aotc.checks.cached_parts import cached_parts
 from aotc.checks.comparisons import RecordedComparisons, compares_floats
 from aotc.checks.random_errors import RandomErrors
@@ -75,7 +76,9 @@ class Noise:
         self._turns: Counter[GraphOp] = Counter()
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._errors = RandomErrors(seed)
+        self._extents = ArrayExtents()
+        self._errors = RandomErrors(seed, self._extents)
+        self._normal = KnownArrays()  # without numbers below the normal ones
         self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
@@ -87,9 +90,9 @@ class Noise:
                 self._flush_operand(op, number, x) for number, x in enumerate(operands)
             ]
         results = self._rounded(op, operands, symbols)
-        if type(op).adds_products and _may_overflow(operands):
+        if type(op).adds_products and _may_overflow(operands, self._extents):
             return [self._with_open_overflows(op, operands, symbols, results[0])]
-        self._has_overflowed |= _overflows(operands, results)
+        self._has_overflowed |= _overflows(operands, results, self._extents)
         if self._has_overflowed and isinstance(op, (Add, Subtract)):
             return [self._with_open_sums(operands, results[0])]
         return results
@@ -100,10 +103,11 @@ class Noise:
         The arguments of an entry are the same in each evaluation: looked at once.
         """
         place = op, number
-        if place in self._seen.normal:
+        if place in self._seen.normal or self._normal.has(array):
             return array
         found = _flush(array)
         if found is array:
+            self._normal.add(array)
             if place not in self._seen.arguments:
                 self._seen.arguments[place] = _is_argument(op.operands[number])
             if self._seen.arguments[place]:
@@ -283,14 +287,15 @@ def _terms(op: GraphOp, operands: Arrays, results: Arrays) -> float:
     return max(sizes, default=1.0) / made
 
 
-def _may_overflow(operands: Sequence[np.ndarray]) -> bool:
+def _may_overflow(operands: Sequence[np.ndarray], extents: ArrayExtents) -> bool:
     """Return whether sums of products of these arrays' elements may overflow."""
     if not all(map(is_float, operands)):
         return False
     dtype = np.float64 if operands[0].dtype == np.float64 else np.float32
     bound = float(min(x.size for x in operands))  # no element has more terms
     for x in operands:
-        bound *= largest_finite(x)
+        is_plain = x.size and extents.is_finite(x)
+        bound *= max(map(abs, extents.of(x))) if is_plain else largest_finite(x)
     return not bound < float(np.finfo(dtype).max)
 
 
@@ -305,11 +310,12 @@ def largest_finite(x: np.ndarray) -> float:
     return float(finite.max(initial=0.0))
 
 
-def _overflows(operands: Arrays, results: Arrays) -> bool:
+def _overflows(operands: Arrays, results: Arrays, extents: ArrayExtents) -> bool:
     """Return whether an infinity in the results comes from large operands, not a
     pole.
     """
-    made = [np.isinf(x) for x in results if is_float(x) and not is_finite(x)]
+    floats = [x for x in results if is_float(x)]
+    made = [np.isinf(x) for x in floats if not extents.is_finite(x)]
     if not any(each.any() for each in made):
         return False
     floats = [x for x in operands if is_float(x)]

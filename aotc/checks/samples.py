@@ -23,7 +23,7 @@ import numpy as np
 from aotc.artifacts.manifest import Code, best_code
 from aotc.checks.draws import IntegerRange, StructureLevel
 from aotc.checks.inputs import InputOptions, has_free_integers, samples_of
-from aotc.checks.uses import uses_of_inputs
+from aotc.checks.uses import Use, uses_of_inputs
 from aotc.core.dtypes import INTEGERS, canonical_dtype, is_float
 from aotc.dialects.calls.callees import reachable_functions
 from aotc.dialects.functions.entries import Entry
@@ -119,6 +119,34 @@ class CallSequence:
     states: Mapping[str, Any]
 
 
+def usual_items_of(program: Program, entry: Entry) -> list[CheckItem]:
+    """Return the first of the items that an entry is called with, at sizes of any use.
+
+    Args:
+        program: that is checked.
+        entry: of the program.
+    """
+    return [
+        CheckItem(
+            number,
+            _sizes_by_name(entry, parts),
+            number % 2 == 1,
+            IntegerRange.SMALL if number % 2 else IntegerRange.BITS,
+        )
+        for number, parts in enumerate(_usual_parts(entry, [*_codes(program, entry)]))
+    ]
+
+
+def _usual_parts(entry: Entry, codes: Sequence[Code]) -> list[Parts]:
+    """Return the sizes at which some code tends to go wrong, where calls have code."""
+    usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
+    return [
+        parts
+        for parts in usual
+        if best_code(codes, _sizes_by_name(entry, parts)) is not None
+    ]
+
+
 def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckItem]:
     """Return the calls of an entry to compare, the cheapest first.
 
@@ -132,17 +160,8 @@ def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckI
     def has_code(parts: Parts) -> bool:
         return best_code(codes, _sizes_by_name(entry, parts)) is not None
 
-    usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
-    usual = list(filter(has_code, usual))
-    found = [
-        CheckItem(
-            number,
-            _sizes_by_name(entry, parts),
-            number % 2 == 1,
-            IntegerRange.SMALL if number % 2 else IntegerRange.BITS,
-        )
-        for number, parts in enumerate(usual)
-    ]
+    usual = _usual_parts(entry, codes)
+    found = usual_items_of(program, entry)
     wanted = _size_per_symbol(_SMALL, entry)
     few = next(_nearest_allowed(entry, wanted), tuple(wanted))
     optimal = filter(has_code, _optimal_sizes(entry, few))
@@ -182,10 +201,10 @@ def _structured(graph: Module, entry: Entry) -> int:
     """Return how many items have patterned inputs only: enough for all mask
     patterns.
     """
-    uses = uses_of_inputs(graph, entry).values()
     kinds = {port.type.dtype for port in entry.ports("input")}
     if not kinds:
         return 0
+    uses = uses_of_inputs(graph, entry).values()
     has_masks = any(use.is_bias or use.is_factor for use in uses)
     return _STRUCTURED if has_masks or kinds & {"bool", *INTEGERS} else _FEW_STRUCTURED
 
@@ -203,7 +222,12 @@ def parts_of(entry: Entry, sizes: Mapping[str, int]) -> list[int]:
 
 
 def call_sequence_of(
-    program: Program, graph: Module, entry: Entry, item: CheckItem, seed: int
+    program: Program,
+    graph: Module,
+    entry: Entry,
+    item: CheckItem,
+    seed: int,
+    uses: Mapping[str, Use] | None = None,
 ) -> CallSequence:
     """Draw the calls of an item: one, or two in a row if the entry updates a state.
 
@@ -213,7 +237,9 @@ def call_sequence_of(
         entry: of the program.
         item: of `check_items_of`.
         seed: of the numbers.
+        uses: of the inputs, where they are known: `uses_of_inputs`.
     """
+    uses = uses_of_inputs(graph, entry) if uses is None else uses
     stored = {n: program.parameters[n] for s in program.states for n in s.leaves}
     count = 2 if entry.updates else 1
     inputs = []
@@ -229,7 +255,8 @@ def call_sequence_of(
             turn=number,
             shows_first=item.shows_first,
         )
-        (sample,) = samples_of(graph, entry, choice, _example(program, entry))
+        example = _example(program, entry)
+        (sample,) = samples_of(graph, entry, choice, example, uses)
         inputs.append(sample.arrays)
     states = _vary(stored, seed) if item.positive else stored
     return CallSequence(item.sizes, tuple(inputs), states)

@@ -10,12 +10,14 @@ that are further apart than their dtype allows must be explained by rounding
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial, reduce
 from itertools import count, groupby
 from math import inf
 from pathlib import Path
 
+from aotc.artifacts.backends import BACKENDS
 from aotc.artifacts.checked import sizes_text
 from aotc.backend import CompiledVariant
 from aotc.checks.block_check import BlockFindings, check_blocks
@@ -24,7 +26,6 @@ from aotc.checks.checked_devices import CheckedDevicesEntry
 from aotc.checks.checked_entry import Arrays, CheckedEntry
 from aotc.checks.comparable import entries_over_devices
 from aotc.checks.compiled import Bundle, DevicesBundle
-from aotc.checks.evaluated_entries import evaluate_kernels
 from aotc.checks.failures import HINT, load_error, place_of, wrong_block, wrong_results
 from aotc.checks.judging import Verdict
 from aotc.checks.process import DIED, CompiledProcess, DidNotEnd
@@ -36,10 +37,11 @@ from aotc.checks.samples import (
     check_items_of,
     input_elements,
     parts_of,
+    usual_items_of,
 )
-from aotc.checks.side_by_side import SideBySide
+from aotc.checks.side_by_side import Evaluate, SideBySide
 from aotc.checks.spare import Spare
-from aotc.checks.trials import REFUSES, SEED, Trial, judge_trial, trial_of
+from aotc.checks.trials import REFUSES, SEED, Trial
 from aotc.checks.work import (
     TOO_LONG,
     NoMemoryToCompare,
@@ -55,7 +57,7 @@ from aotc.mlir import Module, ir
 from aotc.packager import PackedWeights
 from aotc.programs.program import Program
 
-__all__ = ["SelfCheck", "check_entries", "skipped_checks"]
+__all__ = ["SelfCheck", "StartedCheck", "check_entries", "skipped_checks"]
 
 _SECONDS = 300  # for one compiled call
 _ENDLESS_SECONDS = 20  # where the reference evaluator has not seen it end
@@ -81,6 +83,7 @@ def check_entries(
     begin: Callable[[str], None] = lambda _: None,
     entries: Container[str] | None = None,
     regions: Callable[[Target], Program] | None = None,
+    started: StartedCheck | None = None,
 ) -> list[SelfCheck]:
     """Compare compiled entries with the reference evaluator; return the findings.
 
@@ -94,6 +97,7 @@ def check_entries(
         entries: names of those to compare; None for all.
         regions: gives the program with the regions of a target, whose kernels are
             evaluated if this machine does not run them; None for none.
+        started: what has begun to evaluate calls of the same entries; None for none.
 
     Raises:
         CompileError: `self-check`: an entry computes something else.
@@ -115,15 +119,22 @@ def check_entries(
         checked_entries = [
             CheckedEntry(program, graph, x) for x in single if x.name in known
         ]
-        if regions is not None:
-            given = [each for each in variants if each.target in refused]
+        given = [
+            each
+            for each in variants
+            if each.target in refused and not BACKENDS[each.target.backend].on_cpu
+        ]
+        if regions is not None and given:
+            from aotc.checks.evaluated_entries import evaluate_kernels  # of GPUs
+
             by_name = {each.entry.name: each for each in checked_entries}
             rows = evaluate_kernels(rows, by_name, given, regions, begin, full=full)
         if not running:
             return rows
         rows += _unknown_rows((*single, *together), known, running)
-        work = WorkBudget(inf, inf) if full else WorkBudget.usual()
-        rows += _check(_jobs(checked_entries), running, packed, work, begin)
+        work = _whole_work(full)
+        begun = stack.enter_context(started or StartedCheck())
+        rows += _check(_jobs(checked_entries), running, packed, work, begin, begun)
         jobs = _jobs(
             [
                 CheckedDevicesEntry(program, graph, x)
@@ -134,8 +145,13 @@ def check_entries(
         if jobs:  # of entries over devices, which other processes compute
             here = [variant for variant, _ in running]
             running, _ = _start(stack, packed.bundle, here, full, DevicesBundle)
-            rows += _check(jobs, running, packed, work, begin)
+            begun = stack.enter_context(StartedCheck())
+            rows += _check(jobs, running, packed, work, begin, begun)
         return rows
+
+
+def _whole_work(full: bool) -> WorkBudget:
+    return WorkBudget(inf, inf) if full else WorkBudget.usual()
 
 
 def _refused_rows(
@@ -194,12 +210,47 @@ _Running = Sequence[tuple[CompiledVariant, CompiledProcess]]
 _Code = tuple[CompiledVariant, CompiledProcess, PackedWeights]
 
 
+class StartedCheck:
+    """A self-check that may begin before there is code; a context manager."""
+
+    def __init__(self) -> None:
+        self.running: Future[_Running] = Future()
+        self.compared = SideBySide(partial(_findings, self.running.result))
+
+    def start(self, program: Program, *, full: bool) -> None:
+        """Begin to evaluate the first calls of entries, if it is worth it.
+
+        Args:
+            program: that is compiled, as it was imported.
+            full: see `check_entries`.
+        """
+        several = entries_over_devices(program)
+        jobs = [
+            (CheckedEntry(program, program.module, entry), item)
+            for entry in program.entry_points
+            if entry.name not in several
+            for item in usual_items_of(program, entry)
+        ]
+        jobs.sort(key=lambda job: job[1].number)
+        self.compared.start(jobs, _whole_work(full), is_ahead=True)
+
+    def __enter__(self) -> StartedCheck:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """End; without waiting for calls after an error, or if there is no code."""
+        if self.running.cancel():
+            self.compared.stop()
+        self.compared.__exit__(kind, *error)
+
+
 def _check(
     jobs: Sequence[tuple[CheckedEntry, CheckItem]],
     running: _Running,
     packed: PackedWeights,
     work: WorkBudget,
     begin: Callable[[str], None],
+    started: StartedCheck,
 ) -> list[SelfCheck]:
     """Compare the items of all entries on all running targets; return the findings.
 
@@ -215,10 +266,10 @@ def _check(
         for variant, process in running
     }
     ordered = sorted(jobs, key=lambda job: (job[1].priority, job[1].number))
-    with SideBySide(partial(_findings, running)) as compared:
-        usual = [job for job in ordered if job[1].priority is WorkPriority.USUAL]
-        compared.start(usual, work)
-        _check_in_order(rows, ordered, compared, running, packed, work, begin)
+    started.running.set_result(running)
+    usual = [job for job in ordered if job[1].priority is WorkPriority.USUAL]
+    started.compared.start(usual, work)
+    _check_in_order(rows, ordered, started.compared, running, packed, work, begin)
     return list(rows.values())
 
 
@@ -263,15 +314,19 @@ def _check_in_order(
 
 
 def _findings(
-    running: _Running, checked: CheckedEntry, item: CheckItem, work: WorkBudget
+    running: Callable[[], _Running],
+    checked: CheckedEntry,
+    item: CheckItem,
+    work: WorkBudget,
+    evaluate: Evaluate,
 ) -> _Findings:
     """Compare an item on each target; return functions that record what was found."""
     try:
-        trial = trial_of(checked, item, work)
+        trial = evaluate(checked, item, work)
     except NothingToCompare as reason:
         skip = partial(_skip, item=item, reason=reason)
-        return {variant.target: skip for variant, _ in running}, reason
-    found = {v.target: _finding(trial, v, process) for v, process in running}
+        return {variant.target: skip for variant, _ in running()}, reason
+    found = {v.target: _finding(trial, v, process) for v, process in running()}
     return found, None
 
 
@@ -421,11 +476,11 @@ def _verdicts(
     with process.lock:
         results = trial.checked.compiled_results(trial.calls, process)
         found = list(_guard(trial, variant, results))
-    rows = judge_trial(trial, found)
-    for row, (arguments, expected) in zip(rows, trial.expected, strict=True):
+    rows = trial.judge(found)
+    for number, row in enumerate(rows):
         if any(not each.passed for each in row):
             raise wrong_results(
-                trial.checked, trial.item, variant, row, arguments, expected
+                trial.checked, trial.item, variant, row, *trial.expected[number]
             )
     return [reduce(Verdict.worse_of, column) for column in zip(*rows, strict=True)]
 

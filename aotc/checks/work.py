@@ -15,6 +15,7 @@ from aotc.mlir import Value
 _USUAL = 2e10  # elements: some 20 s
 _ELEMENTS = 2**28  # of the largest array: 2 GiB, drawn in f64
 TOO_LONG = "the reference evaluator would take too long (--self-check=full)"
+TOO_LARGE = "the reference evaluator would take too much memory (--self-check=full)"
 _WORK_OF_AN_OP = 10_000
 _PRODUCTS = 32  # that BLAS computes in the time of one element
 
@@ -35,10 +36,8 @@ class OverBudget(NothingToCompare):
 class ArrayTooLarge(OverBudget):
     """Raised for an item of which one array would be too large."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the reference evaluator would take too much memory (--self-check=full)"
-        )
+    def __init__(self, text: str = TOO_LARGE) -> None:
+        super().__init__(text)
 
 
 class NoMemoryToCompare(NothingToCompare):
@@ -47,8 +46,8 @@ class NoMemoryToCompare(NothingToCompare):
     is_lasting = False
     kind = "memory"
 
-    def __init__(self) -> None:
-        super().__init__("the reference evaluator ran out of memory")
+    def __init__(self, text: str = "the reference evaluator ran out of memory") -> None:
+        super().__init__(text)
 
 
 @dataclass
@@ -89,24 +88,29 @@ class WorkBudget:
         self.take(_work_of(op, [getattr(x, "shape", ()) for x in operands]))
         return self._evaluate(op, operands, symbols)
 
-    def require(self, ops: Iterable[object], symbols: Sequence[int]) -> None:
-        """Raise `OverBudget` if evaluating these ops would exceed the budget.
+    def require(
+        self,
+        ops: Iterable[GraphOp],
+        inner: Iterable[GraphOp],
+        symbols: Sequence[int],
+        times: int,
+    ) -> None:
+        """Refuse ops that would take too long, before they are run.
 
-        What ops of other functions that they call take is not known, and left out.
+        Args:
+            ops: of a function.
+            inner: those that calls in it run for certain.
+            symbols: of the function.
+            times: how often they are run.
 
         Raises:
             NothingToCompare: they are too many.
         """
-        total = 0.0
-        for op in ops:
-            if isinstance(op, GraphOp):
-                values = (*op.operands, *op.results)
-                shapes = [_shape_of(value, symbols) for value in values]
-                made = [prod(shape) for shape in shapes[len(op.operands) :]]
-                if max(made, default=0) > self.most:
-                    raise ArrayTooLarge
-                total += sum(made)
-                total += _work_of(op, shapes[: len(op.operands)])
+        own = [_work_and_largest(op, symbols) for op in ops]
+        if any(largest > self.most for _, largest in own):
+            raise ArrayTooLarge
+        others = (_work_and_largest(op, symbols) for op in inner)
+        total = times * sum(work for work, _ in (*own, *others))
         self.needed = max(self.needed, self.taken + total)
         if total > self.left:
             raise OverBudget(TOO_LONG)
@@ -146,6 +150,13 @@ class WorkBudget:
         self.needed = max(self.needed, self.taken)
         if self.left < 0:
             raise OverBudget(TOO_LONG)
+
+
+def _work_and_largest(op: GraphOp, symbols: Sequence[int]) -> tuple[float, int]:
+    """Return the work that an op takes, and the elements of its largest result."""
+    made = [prod(_shape_of(value, symbols)) for value in op.results]
+    shapes = [_shape_of(value, symbols) for value in op.operands]
+    return sum(made) + _work_of(op, shapes), max(made, default=0)
 
 
 def _shape_of(value: Value, symbols: Sequence[int]) -> tuple[int, ...]:

@@ -47,10 +47,12 @@ from aotc.pipeline.specializations import (
     leave_out_specializations,
 )
 from aotc.programs.files import write_parameters, write_program
+from aotc.programs.networks import NetworksOnDemand
 from aotc.programs.program import Program, Title
 from aotc.traffic import Traffic
 
 if TYPE_CHECKING:
+    from aotc.checks.self_check import StartedCheck
     from aotc.tuning import TuningFile
 
 _VARIANTS = 8  # that are made for recorded traffic
@@ -112,6 +114,7 @@ class Build:
         self._signer: Signer | None = None
         self._trial: Path | None = None
         self._opened = ExitStack()
+        self.started_check: StartedCheck | None = None
 
     # ---- the program
 
@@ -260,6 +263,31 @@ class Build:
         if now.keys() == before.keys() and all(now[k] is before[k] for k in now):
             return self._imported.weights_digest
         return arrays_digest(now)
+
+    @property
+    def evaluates_ahead(self) -> bool:
+        """Return whether the self-check may begin before there is code.
+
+        Not where kernels are measured, which evaluations would slow down; nor where an
+        equal build, or its imported source, was found, since its check may be, too.
+        """
+        if self.self_check == "off" or self.source.original is None:
+            return False
+        is_known = isinstance(self.program.networks, NetworksOnDemand)
+        if self.made is not None or is_known or self.request.tune is not None:
+            return False
+        from aotc.checks.comparable import has_code_for_here
+
+        return has_code_for_here(self.targets)
+
+    def start_check(self) -> None:
+        """Begin the self-check: evaluate calls while passes and compilers work."""
+        from aotc.checks.self_check import StartedCheck
+
+        assert self.source.original is not None
+        self.started_check = self._opened.enter_context(StartedCheck())
+        full = self.self_check == "full"
+        self.started_check.start(self.source.original, full=full)
 
     # ---- what is made of the program
 

@@ -64,6 +64,8 @@ class Import(Stage):
         _note_ops(build, "graph")
         for unit in build.units or [build.unit]:
             build.dump_ir(unit)
+        if build.evaluates_ahead:
+            build.start_check()
 
 
 class Certify(Stage):
@@ -415,6 +417,7 @@ class CheckItself(Stage):
                 full=full,
                 begin=build.step,
                 regions=lambda target: _with_regions(build, graph, target),
+                started=build.started_check,
             )
 
         if build.cache is None:

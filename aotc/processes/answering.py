@@ -7,6 +7,7 @@ there goes to standard error.
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,6 +26,7 @@ def answer_parent(
     load: Callable[[Q], T],
     facts: Callable[[T], object],
     compute: Callable[[T, Q], object],
+    work_ahead: Callable[[T], bool] = lambda loaded: False,
 ) -> None:
     """Answer questions of the parent process on standard input until that is closed.
 
@@ -32,6 +34,8 @@ def answer_parent(
         load: makes what answers, from the first question.
         facts: the answer to that one.
         compute: the answer to any other.
+        work_ahead: does a part of the work that later questions may ask for, while none
+            waits; returns whether there is more of it.
     """
     end_with(int(sys.argv[1]))
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -41,7 +45,14 @@ def answer_parent(
         return
     with suppress(EOFError):  # nobody asks any more
         while True:
+            while not _has_question(requests) and work_ahead(loaded):
+                pass
             _answer(answers, lambda: compute(loaded, receive(requests)), lambda x: x)
+
+
+def _has_question(requests: BinaryIO) -> bool:
+    """Return whether a question waits, or the end of all: none is read in part."""
+    return bool(select.select([requests], [], [], 0)[0])
 
 
 def _answer(

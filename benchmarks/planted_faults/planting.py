@@ -146,6 +146,7 @@ def check(source: str, *, numerics: str | None = None) -> Mapping[str, str]:
     check_entries = self_check.check_entries
 
     def check_each(program: Any, graph: Any, *given: Any, **named: Any) -> list[Any]:
+        named |= {"started": None}  # which is of all entries
         for name in (entry.name for entry in program.entry_points):
             try:
                 (row,) = check_entries(program, graph, *given, entries=[name], **named)

@@ -59,7 +59,8 @@ def _erf_of_part(x: np.ndarray) -> Any:
     steps = np.rint(wide / _ERF_STEP)
     offset = wide - steps * _ERF_STEP
     table = _erf_table()
-    place = np.nan_to_num(steps).astype(np.intp) + table.shape[1] // 2
+    middle = table.shape[1] // 2
+    place = np.fmax(steps, -middle).astype(np.intp) + middle  # of NaN, any
     value, *powers = table.take(place, axis=1)
     total = np.zeros_like(offset)
     for each in reversed(powers):

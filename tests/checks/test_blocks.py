@@ -64,7 +64,7 @@ def model(tmp_path, monkeypatch):
     file = tmp_path / "deep.py"
     file.write_text(MODEL)
 
-    def refuse(self, ops, symbols):
+    def refuse(self, *given):
         raise OverBudget(TOO_LONG)
 
     monkeypatch.setattr(WorkBudget, "require", refuse)

@@ -9,6 +9,7 @@ from aotc.artifacts.manifest import FILE
 from aotc.checks import process, reuse
 from aotc.core import options
 from aotc.core.cache import arrays_digest
+from aotc.dialects import graph
 from aotc.errors import SetupError
 from aotc.machine import processor
 from aotc.machine.target import Target
@@ -111,3 +112,20 @@ def test_parameters_that_a_pass_made_are_checked_for_themselves(build):
     own, doubled = parts("digest of own"), parts("digest of doubled")
     assert own != doubled
     assert own["weights and states"] == doubled["weights and states"]
+
+
+def test_a_graph_is_printed_without_being_verified(tmp_path, monkeypatch):
+    file = tmp_path / "model.py"
+    file.write_text(MODEL)
+    program = importers.load(file, ())
+    verified, signature_of = [], graph.signature_of
+
+    def note(op, cls):
+        verified.append(op)
+        return signature_of(op, cls)
+
+    monkeypatch.setattr(graph, "signature_of", note)
+    reuse.source_parts(program, program.module, "")
+    assert not verified
+    assert program.module.operation.verify()
+    assert verified  # so the verifier would have been seen

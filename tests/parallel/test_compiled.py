@@ -12,7 +12,7 @@ from aotc.checks.checked_devices import CheckedDevicesEntry
 from aotc.checks.comparable import comparable_entries
 from aotc.checks.compiled import DevicesBundle
 from aotc.checks.samples import check_items_of
-from aotc.checks.trials import judge_trial, trial_of
+from aotc.checks.trials import trial_of
 from aotc.checks.work import WorkBudget
 from aotc.core.pytree import flatten
 from aotc.dialects import context
@@ -206,8 +206,7 @@ def test_a_self_check_compares_what_each_device_computes(bundle, graph):
             verdicts = [
                 each.passed
                 for first in (0, 1)
-                for row in judge_trial(
-                    trial,
+                for row in trial.judge(
                     [
                         *subject.compiled_results(
                             trial.calls, OtherDevices(bundle, first)
