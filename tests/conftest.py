@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from aotc.core import collecting
 from aotc.machine.target import Target
 
 # what these compare is shown like what a test compares
@@ -50,6 +51,8 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 os.environ["AOTC_TARGETS"] = str(Target.parse("cpu"))
 # What a test builds goes through all stages: the cache has tests of its own.
 os.environ["AOTC_CACHE"] = "off"
+# As many processes as cores run at a time: threads that wait for more would only spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Builds verify what a stage leaves; here no pass may leave IR that the next one mends.
 os.environ["AOTC_VERIFY_EACH"] = "1"
 
@@ -170,6 +173,7 @@ def pytest_collection_finish():
     """Keep the garbage collector from going through the tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(collecting.THRESHOLD, *gc.get_threshold()[1:])
 
 
 def pytest_unconfigure():

@@ -56,7 +56,7 @@ class ReferenceProcess:
         return trial
 
     def ask(self, question: object) -> Any:
-        """The answer to a question.
+        """Return the answer to a question.
 
         Raises:
             SetupError: `out-of-memory`.
@@ -104,7 +104,7 @@ class RemoteTrial:
         return verdicts
 
     def ask(self, question: str, *given: object) -> Any:
-        """The answer to a question about the trial, whose work is counted."""
+        """Return the answer to a question about the trial, and count the work."""
         try:
             reply: Reply = self.process.ask((question, given))
         except SetupError as error:

@@ -151,6 +151,7 @@ def check_entries(
 
 
 def _whole_work(full: bool) -> WorkBudget:
+    """Return the work that all items together may take."""
     return WorkBudget(inf, inf) if full else WorkBudget.usual()
 
 

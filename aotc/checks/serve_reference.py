@@ -114,6 +114,7 @@ class TrialServer:
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
+        """Enter the program's context with this process's part of the BLAS threads."""
         context = self._program.module.context
         with context, ir.Location.unknown(), blas_threads(self._threads):
             yield

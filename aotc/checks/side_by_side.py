@@ -128,6 +128,7 @@ class SideBySide(Generic[F]):
     def _outcome(
         self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> _Outcome[F]:
+        """Compare an item in a thread, by a process; catch what is raised."""
         process = self._processes.get()
         with checked.graph.context, ir.Location.unknown():
             try:

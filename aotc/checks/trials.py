@@ -109,6 +109,9 @@ def trial_of(
 def _compute(
     checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> EvaluatedTrial:
+    """Draw an item's calls and evaluate them by the reference, within the work
+    budget.
+    """
     try:
         work.hold(input_elements(checked.entry, item.sizes))
         calls = call_sequence_of(
