@@ -156,6 +156,7 @@ def test_a_budget_that_cannot_be_met_is_refused(source, entry, most, code):
     assert "fit-memory" not in refusal.value.message
 
 
+@pytest.mark.slow
 def test_the_least_that_a_refusal_names_can_be_had(source):
     asked = {"entries": ("step",), "output": source.parent, "stop_after": "variant"}
     with pytest.raises(InputError, match="entry 'step'") as refusal:

@@ -148,7 +148,10 @@ WIDE = (
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [*((name, "f4") for name in COUNTS), *((name, "f8") for name in WIDE)],
+    [
+        *((name, "f4") for name in COUNTS),
+        *(pytest.param(name, "f8", marks=pytest.mark.slow) for name in WIDE),
+    ],
 )
 def test_counts_have_their_distribution(name, dtype):
     draw, log_chance = COUNTS[name]
@@ -303,7 +306,7 @@ def test_gamma_numbers_move_with_their_parameter(a):
 # ---- the same bits everywhere -------------------------------------------------------
 
 
-def floats(key, a, low, dtype):
+def common_floats(key, a, low, dtype):
     keys, shape = random.split(key, 12), (5, 7)
     a, low = a.astype(dtype), low.astype(dtype)
     return {
@@ -311,11 +314,18 @@ def floats(key, a, low, dtype):
         "bounded": random.uniform(keys[1], a.shape, dtype, low, 3.3),
         "normal": random.normal(keys[2], shape, dtype),
         "gumbel": random.gumbel(keys[3], shape, dtype),
+        "truncated": random.truncated_normal(keys[7], low, low + 1.5, None, dtype),
+        "dirichlet": random.dirichlet(keys[8], a, (2,)),
+    }
+
+
+def floats(key, a, low, dtype):
+    keys, shape = random.split(key, 12), (5, 7)
+    a, low = a.astype(dtype), low.astype(dtype)
+    return common_floats(key, a, low, dtype) | {
         "laplace": random.laplace(keys[4], shape, dtype),
         "logistic": random.logistic(keys[5], shape, dtype),
         "cauchy": random.cauchy(keys[6], shape, dtype),
-        "truncated": random.truncated_normal(keys[7], low, low + 1.5, None, dtype),
-        "dirichlet": random.dirichlet(keys[8], a, (2,)),
         "t": random.t(keys[9], a),
         "lognormal": random.lognormal(keys[10], low),
         "pareto": random.pareto(keys[10], a),
@@ -378,7 +388,12 @@ def test_compiled_discrete_numbers_are_those_of_the_reference(target):
     assert_same_bits(discrete, "f32", target)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+def test_compiled_common_numbers_have_the_bits_of_the_reference():
+    assert_same_bits(common_floats, "f32", "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cpu", "vmvx"])
 def test_compiled_f32_numbers_have_the_bits_of_the_reference(target):
     assert_same_bits(floats, "f32", target)
 

@@ -184,6 +184,7 @@ def other(x):
 """
 
 
+@pytest.mark.slow
 def test_a_pass_that_a_budget_of_memory_asked_for_is_named(model, monkeypatch):
     model.write_text(DEEP)
     (variant,) = build(model, self_check="off", force=True).variants

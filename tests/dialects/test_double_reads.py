@@ -167,7 +167,7 @@ def _wrong_programs(
     return wrong
 
 
-@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_value_read_along_two_axes_is_the_value(level):
     assert not _wrong_programs(Target.parse("cpu"), level, (6, 5), SHORT)
 

@@ -77,17 +77,19 @@ def test_the_compiled_step_equals_the_reference(release, keys):
         assert np.allclose(got, value, rtol=1e-4, atol=1e-5), port.name
 
 
-def test_two_builds_in_different_folders_give_identical_bytes(
-    aotc, release, keys, tmp_path, home
-):
-    source = tmp_path / "elsewhere" / "of-another-name"
-    shutil.copytree(DIGITS, source)
-    built = aotc(
-        "build", source / "model.py", "--sign", keys / "release.key",
-        "-o", tmp_path / "dist", "--target", "cpu", "--target", "vmvx",
-    )  # fmt: skip
-    assert built.returncode == 0, built.stderr
-    assert _content(tmp_path / "dist" / "digits-1.0.0.aotc") == _content(release)
+def test_two_builds_in_different_folders_give_identical_bytes(aotc, keys, tmp_path):
+    built = []
+    for folder in ("here", "elsewhere/of-another-name"):
+        source, output = tmp_path / folder / "linear", tmp_path / folder / "dist"
+        shutil.copytree(ROOT / "examples" / "linear", source)
+        done = aotc(
+            "build", source / "model.py", "--sign", keys / "release.key",
+            "-o", output, "--target", "cpu", "--target", "vmvx",
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        (bundle,) = output.iterdir()
+        built.append(_content(bundle))
+    assert built[0] == built[1]
 
 
 def _content(bundle):

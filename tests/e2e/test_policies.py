@@ -278,7 +278,7 @@ both = declare("both", specialize=(1, 7))
 """
 
 
-def test_a_thousand_sequences_of_random_shapes_are_right_under_every_policy(tmp_path):
+def test_hundreds_of_sequences_of_random_shapes_are_right_under_every_policy(tmp_path):
     file = tmp_path / "model.py"
     file.write_text(EVERY_POLICY)
     source = runpy.run_path(str(file))
@@ -300,7 +300,7 @@ def test_a_thousand_sequences_of_random_shapes_are_right_under_every_policy(tmp_
     ways["jit"] = compiled
     rng = np.random.default_rng(1)
     refused = calls = 0
-    for _ in range(1000):
+    for _ in range(400):
         name = rng.choice([*ways, "errors"])
         for size in rng.integers(1, 17, rng.integers(1, 6)):
             calls += 1

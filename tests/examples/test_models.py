@@ -47,10 +47,12 @@ def test_an_lstm_adds_numbers_that_are_far_apart(trained):
     assert trained("lstm") < 0.03  # 0.17 for always saying 1
 
 
+@pytest.mark.slow
 def test_a_gru_predicts_waves_that_it_has_not_seen(trained):
     assert trained("gru") < 0.01  # 0.13 for the last value again, 0.11 for a line
 
 
+@pytest.mark.slow
 def test_a_bidirectional_lstm_tags_by_what_is_on_both_sides(trained):
     assert trained("bilstm") > 0.97  # 0.68 for who sees one side
 
@@ -59,6 +61,7 @@ def test_a_convolutional_network_learns_with_dropout(trained):
     assert trained("cnn") > 0.97
 
 
+@pytest.mark.slow
 def test_a_residual_network_keeps_the_statistics_that_it_predicts_by(trained):
     assert trained("resnet") > 0.95
 

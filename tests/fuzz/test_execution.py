@@ -14,7 +14,7 @@ from benchmarks.fuzz.generation import random_program, variants
 from benchmarks.fuzz.jax_peer import examples
 from benchmarks.fuzz.source import model_source
 
-SEEDS = range(25)
+SEEDS = range(12)
 
 
 def outcome(run):

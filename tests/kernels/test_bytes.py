@@ -29,7 +29,13 @@ def program():
     return load(MODEL)
 
 
-@pytest.fixture(scope="module", params=[*X86_64, "vmvx"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(level, marks=[pytest.mark.slow] * (level == "x86_64-v2"))
+        for level in (*X86_64, "vmvx")
+    ],
+)
 def bundle(request, bundles):
     target = Target.parse(request.param)
     require_runs_here(target)

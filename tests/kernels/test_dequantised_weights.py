@@ -87,7 +87,16 @@ def test_terms_of_packed_weights_are_right():
         _require_close(regions.evaluate(name, inputs), wanted)
 
 
-@pytest.mark.parametrize("level", ["x86_64-v3", "x86_64-v4-dot", "riscv64-v"])
+@pytest.mark.parametrize(
+    "level",
+    [
+        "x86_64-v3",
+        *(
+            pytest.param(x, marks=pytest.mark.slow)
+            for x in ("x86_64-v4-dot", "riscv64-v")
+        ),
+    ],
+)
 def test_kernels_and_archives_have_no_more_than_the_bits(level):
     unit = Unit(load(MODEL)).fork(Target.parse(level))
     for stage in PASS_STAGES[:2]:

@@ -149,7 +149,7 @@ def test_arm_and_riscv_multiply_what_lies_apart_one_by_one(level):
     ("level", "names"),
     [
         ("aarch64", {"sadalp", "uadalp", "smlal"}),
-        ("aarch64-v8.2", {"sdot", "udot", "smlal"}),
+        pytest.param("aarch64-v8.2", {"sdot", "udot", "smlal"}, marks=pytest.mark.slow),
         ("aarch64-v8.6", {"smmla", "ummla", "usmmla", "udot", "smlal"}),
         ("riscv64-v", {"vwmacc.vx", "vwmaccsu.vx"}),
         ("x86_64-v3", {"vpmaddwd", "vpmaddubsw"}),

@@ -40,7 +40,14 @@ OPTIMA = {
 }
 
 
-@pytest.fixture(scope="module", params=[(x, y) for x in LEVELS for y in OPTIMA])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((x, y), marks=[pytest.mark.slow] * (y == "few"))
+        for x in LEVELS
+        for y in OPTIMA
+    ],
+)
 def bundle(request, tmp_path_factory):
     level, optimum = request.param
     target = Target.parse(level)

@@ -91,7 +91,7 @@ def wanted(built, tmp_path_factory):
         return train(built[0], checkpoint="ck", epochs=EPOCHS)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_rank_that_is_killed_ends_the_others_and_the_run_goes_on(
     bundle, wanted, victim
 ):

@@ -69,7 +69,17 @@ def growing_steps(kind, batch, ops, runs=lambda each: each):
     return found
 
 
-@pytest.mark.parametrize("kind", OPS_OF_STEP)
+# What others of them have, too, is counted with `-m slow` alone.
+LESS_OFTEN = {"chain", "residual", "reducing", "calling", "enclosing", "deciding"}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in LESS_OFTEN))
+        for kind in OPS_OF_STEP
+    ],
+)
 def test_no_step_grows_faster_than_the_graph(kind):
     assert not growing_steps(kind, *GRAPHS[kind])
 
