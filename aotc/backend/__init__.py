@@ -468,14 +468,14 @@ def _with_device_facts(kernels: JsonObject, facts: JsonObject) -> JsonObject:
     return {**found, "regions": rows, "compiler": compiler}
 
 
-def with_fewer_vectors(flags: list[str]) -> Iterator[list[str]]:
+def with_fewer_vectors(flags: Sequence[str]) -> Iterator[list[str]]:
     """Yield compiler flags by which IREE uses ever fewer vectors at once in a loop.
 
     After those given: loops masked instead of peeled, then reductions in series.
     """
-    yield flags
+    yield [*flags]
     masked = [flag for flag in flags if flag != PEELING]
-    if masked != flags:
+    if PEELING in flags:
         yield masked
     yield [flag for flag in masked if flag != VECTOR_SUMS]
 

@@ -210,3 +210,11 @@ def test_programs_with_weights_of_bytes_get_the_level_that_multiplies_them():
     assert [*map(str, found)] == [*names, "x86_64-v4-dot"]
     others = [Target.parse("x86_64-v3"), Target.parse("vmvx")]
     assert for_bytes(others) == tuple(others)
+
+
+def test_no_flags_are_tried_twice_where_vectors_are_too_large() -> None:
+    for name in ("x86_64-v3", "x86_64-v4"):
+        flags = backend.target_flags(Target.parse(name))
+        tried = [tuple(each) for each in backend.with_fewer_vectors(flags)]
+        assert tried[0] == flags
+        assert len({*tried}) == len(tried) == (2 if name == "x86_64-v3" else 3)
