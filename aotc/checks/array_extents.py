@@ -6,45 +6,35 @@ evaluation do not change.
 
 from __future__ import annotations
 
+from typing import Generic, TypeVar
 from weakref import ref
 
 import numpy as np
 
+F = TypeVar("F")
 Extent = tuple[float, float]  # NaN if an element is
 
 
-class KnownArrays:
-    """A set of arrays that are alive, by their identity."""
+class ArrayFacts(Generic[F]):
+    """A fact on each of some arrays that are alive, by their identity."""
 
     def __init__(self) -> None:
-        self._known: dict[int, ref[np.ndarray]] = {}
+        self._known: dict[int, tuple[ref[np.ndarray], F]] = {}
 
-    def add(self, array: np.ndarray) -> None:
-        """Add an array."""
-        self._known[id(array)] = ref(array)
+    def note(self, array: np.ndarray, fact: F) -> None:
+        """Note the fact on an array."""
+        self._known[id(array)] = ref(array), fact
 
-    def has(self, array: np.ndarray) -> bool:
-        """Return whether an array was added."""
-        found = self._known.get(id(array))
-        return found is not None and found() is array
-
-
-class ArrayExtents:
-    """The extents of arrays that are alive, by their identity."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[ref[np.ndarray], Extent]] = {}
-
-    def note(self, array: np.ndarray, extent: Extent) -> None:
-        """Note the extent of an array that has elements."""
-        self._known[id(array)] = ref(array), extent
-
-    def find(self, array: np.ndarray) -> Extent | None:
-        """Return the extent of an array, if it is known."""
+    def find(self, array: np.ndarray) -> F | None:
+        """Return the fact on an array, if it is known."""
         found = self._known.get(id(array))
         if found is None or found[0]() is not array:
             return None
         return found[1]
+
+
+class ArrayExtents(ArrayFacts[Extent]):
+    """The extents of arrays that have elements."""
 
     def of(self, array: np.ndarray) -> Extent:
         """Return the extent of an array that has elements."""

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeGuard
 import ml_dtypes
 import numpy as np
 
-from aotc.checks.array_extents import ArrayExtents, KnownArrays
+from aotc.checks.array_extents import ArrayExtents, ArrayFacts
 from aotc.checks.cached_parts import cached_parts
 from aotc.checks.comparisons import RecordedComparisons, compares_floats
 from aotc.checks.random_errors import RandomErrors
@@ -78,7 +78,7 @@ class Noise:
         self._rng = np.random.default_rng(seed)
         self._extents = ArrayExtents()
         self._errors = RandomErrors(seed, self._extents)
-        self._normal = KnownArrays()  # without numbers below the normal ones
+        self._normal = ArrayFacts[bool]()  # without numbers below the normal ones
         self._has_overflowed = False  # whether some number is infinite by size alone
 
     def __call__(
@@ -103,11 +103,11 @@ class Noise:
         The arguments of an entry are the same in each evaluation: looked at once.
         """
         place = op, number
-        if place in self._seen.normal or self._normal.has(array):
+        if place in self._seen.normal or self._normal.find(array):
             return array
         found = _flush(array)
         if found is array:
-            self._normal.add(array)
+            self._normal.note(array, True)
             if place not in self._seen.arguments:
                 self._seen.arguments[place] = _is_argument(op.operands[number])
             if self._seen.arguments[place]:

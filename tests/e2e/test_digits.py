@@ -77,11 +77,16 @@ def test_the_compiled_step_equals_the_reference(release, keys):
         assert np.allclose(got, value, rtol=1e-4, atol=1e-5), port.name
 
 
-def test_two_builds_in_different_folders_give_identical_bytes(aotc, keys, tmp_path):
+@pytest.mark.parametrize(
+    "example", ["linear", pytest.param("digits", marks=pytest.mark.slow)]
+)
+def test_two_builds_in_different_folders_give_identical_bytes(
+    aotc, keys, tmp_path, example
+):
     built = []
     for folder in ("here", "elsewhere/of-another-name"):
-        source, output = tmp_path / folder / "linear", tmp_path / folder / "dist"
-        shutil.copytree(ROOT / "examples" / "linear", source)
+        source, output = tmp_path / folder / example, tmp_path / folder / "dist"
+        shutil.copytree(ROOT / "examples" / example, source)
         done = aotc(
             "build", source / "model.py", "--sign", keys / "release.key",
             "-o", output, "--target", "cpu", "--target", "vmvx",

@@ -21,7 +21,7 @@ from aotc.pipeline import build
 from tests.fake_gpu import Lent, pretend
 
 MODEL = Path(__file__).parent / "padded_model.py"
-CALLS = 400
+CALLS = [400, pytest.param(1000, marks=pytest.mark.slow)]
 SIZES = {
     "n": range(1, 41),
     "m": range(1, 6),
@@ -61,11 +61,15 @@ def draw(rng, kind, symbols):
     return rng.integers(0, 3, shape).astype(dtypes.to_numpy(kind.dtype))
 
 
-def test_hundreds_of_calls_of_random_sizes_are_those_of_the_reference(model, program):
+@pytest.mark.parametrize("calls", CALLS)
+def test_hundreds_of_calls_of_random_sizes_are_those_of_the_reference(
+    bundle, program, calls
+):
+    model = compiler.load(bundle, allow_unsigned=True, threads=1)  # with first states
     rng = np.random.default_rng(7)
     entries = program.entry_points
     stored = dict(program.parameters)
-    for _ in range(CALLS):
+    for _ in range(calls):
         entry = entries[rng.integers(len(entries))]
         sizes = {each.name: rng.choice(SIZES[each.name]) for each in entry.symbols}
         parts = [int(sizes[each.name]) // each.multiple_of for each in entry.symbols]

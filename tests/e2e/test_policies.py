@@ -278,7 +278,10 @@ both = declare("both", specialize=(1, 7))
 """
 
 
-def test_hundreds_of_sequences_of_random_shapes_are_right_under_every_policy(tmp_path):
+@pytest.mark.parametrize("count", [400, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hundreds_of_sequences_of_random_shapes_are_right_under_every_policy(
+    tmp_path, count
+):
     file = tmp_path / "model.py"
     file.write_text(EVERY_POLICY)
     source = runpy.run_path(str(file))
@@ -300,7 +303,7 @@ def test_hundreds_of_sequences_of_random_shapes_are_right_under_every_policy(tmp
     ways["jit"] = compiled
     rng = np.random.default_rng(1)
     refused = calls = 0
-    for _ in range(400):
+    for _ in range(count):
         name = rng.choice([*ways, "errors"])
         for size in rng.integers(1, 17, rng.integers(1, 6)):
             calls += 1

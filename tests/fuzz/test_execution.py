@@ -14,7 +14,7 @@ from benchmarks.fuzz.generation import random_program, variants
 from benchmarks.fuzz.jax_peer import examples
 from benchmarks.fuzz.source import model_source
 
-SEEDS = range(12)
+SEEDS = [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 25))]
 
 
 def outcome(run):
