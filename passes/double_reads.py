@@ -11,6 +11,12 @@ Note [sums of all of a product]: where a reduction goes over two axes of a produ
 whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
 product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
 
+Note [sums of sums]: IREE 3.13 merges a reduction with another that reads its result,
+vectorises the axes of both at once, and refuses to compile what takes too many vectors,
+as the mean loss of n sequences of 64 tokens does ("operations with large vector
+sizes"). Behind a barrier there are two dispatches. A reduction over an axis that the
+first one has reduced already, as in softmax, is merged as before.
+
 Note [sums of parts of unknown size]: on vmvx, IREE 3.13 cuts the last three axes of a
 result into parts, and no others. Where an elementwise op is merged into a product, a
 convolution or the windows of a pool, the sums of a part have memory of their own; if
@@ -78,24 +84,28 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
     Views, repetitions, elementwise ops, and products of which nothing is summed up, in
     between are looked through.
     """
-    found: set[Value] = set()
-    ways: dict[Value, _Ways] = {}
-    order: dict[Value, int] = {}
-    for op in block.operations:
-        if not isinstance(op, GraphOp):
-            continue
-        read = _reads(op, ways) if type(op).is_merged(op) else {}
-        if read:
-            found |= {root for root, axes in read.items() if len(axes) > 1}
-            if len(read) > _LATEST:
-                latest = nlargest(_LATEST, read, key=order.__getitem__)
-                read = {root: read[root] for root in latest}
-            ways |= dict.fromkeys(op.results, read)
-        else:
-            for value in op.results:
-                ways[value] = {value: {tuple(long_axes(Tensor.of(value).shape))}}
-            order |= dict.fromkeys(op.results, len(order))
-    return found
+    return {
+        root
+        for read in _reads_by_value(block).values()
+        for root, axes in read.items()
+        if len(axes) > 1
+    }
+
+
+def reductions_reduced_again(block: Block) -> set[Value]:
+    """Return results of reductions of which another reduction reduces an axis.
+
+    See Note [sums of sums].
+    """
+    reads = _reads_by_value(block)
+    return {
+        root
+        for op in block.operations
+        if isinstance(op, Reduction)
+        for root, ways in reads.get(op.x, {}).items()
+        if isinstance(defining_op(root), Reduction)
+        and any(not set(op.axes).isdisjoint(axes) for axes in ways)
+    }
 
 
 def values_of_many_arguments(block: Block) -> set[Value]:
@@ -225,15 +235,37 @@ def _reduces_symbols(op: Reduction) -> bool:
     return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
 
 
-def _reads(op: GraphOp, ways: dict[Value, _Ways]) -> _Ways:
+def _reads_by_value(block: Block) -> dict[Value, _Ways]:
+    """Return for each computed value the materialized ones it is computed from, with
+    axes.
+    """
+    reads: dict[Value, _Ways] = {}
+    order: dict[Value, int] = {}
+    for op in block.operations:
+        if not isinstance(op, GraphOp):
+            continue
+        read = _reads(op, reads, order) if type(op).is_merged(op) else {}
+        if read:
+            reads |= dict.fromkeys(op.results, read)
+            continue
+        for value in op.results:
+            reads[value] = {value: {tuple(long_axes(Tensor.of(value).shape))}}
+        order |= dict.fromkeys(op.results, len(order))
+    return reads
+
+
+def _reads(op: GraphOp, reads: dict[Value, _Ways], order: dict[Value, int]) -> _Ways:
     """Return, for each source value that an op reads, the axes of its result they map
     to.
     """
     found: _Ways = {}
     for number, value in enumerate(op.operands):
-        read = ways.get(value)
+        read = reads.get(value)
         if not read:
             continue
+        if len(read) > _LATEST:
+            latest = nlargest(_LATEST, read, key=order.__getitem__)
+            read = {root: read[root] for root in latest}
         moved = type(op).kept_axes(op, number)
         stays = len(moved) == Tensor.of(value).rank and all(
             axis == other for axis, other in moved.items()

@@ -47,6 +47,7 @@ from aotc.passes.decompose import decompose_ops
 from aotc.passes.double_reads import (
     integers_that_wrap,
     products_reduced_over_symbols,
+    reductions_reduced_again,
     sums_in_parts_of_unknown_size,
     values_of_many_arguments,
     values_of_many_results,
@@ -156,7 +157,10 @@ class _Inlined:
             self.in_memory.update(products_reduced_over_symbols(block))
             self.in_memory.update(values_of_many_arguments(block))
             self.in_memory.update(values_of_many_results(block))
-            if self.target is not None and self.target.backend == "vmvx":
+            backend = None if self.target is None else self.target.backend
+            if backend == "llvm-cpu":
+                self.in_memory.update(reductions_reduced_again(block))
+            elif backend == "vmvx":
                 self.in_memory.update(sums_in_parts_of_unknown_size(block))
                 self.in_memory.update(integers_that_wrap(block))
         return walk(block, arguments, self._lower)

@@ -105,6 +105,23 @@ def compile_sums_around_an_axis() -> str | None:
     return _build_refusal(lambda x: anp.sum(x * x, (0, 2)), shape, "stack allocation")
 
 
+def compile_a_mean_of_losses() -> str | None:
+    """Compile the mean of the losses of tokens, which are sums; return IREE's refusal
+    or None.
+    """
+    from aotc import nn
+    from aotc import numpy as anp
+    from aotc.passes import lower_to_linalg
+
+    assert lower_to_linalg.reductions_reduced_again
+    lower_to_linalg.reductions_reduced_again = lambda block: set()
+
+    def mean_loss(x: Any) -> Any:
+        return nn.cross_entropy(x, anp.astype(x[:, :, 0], "i32")).mean()
+
+    return _build_refusal(mean_loss, ("n", 64, 128), "large vector sizes")
+
+
 def _build_refusal(
     function: Callable[[Any], Any], shape: tuple[Any, ...], message: str
 ) -> str | None:

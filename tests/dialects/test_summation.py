@@ -214,3 +214,17 @@ def test_sums_whose_vectors_iree_refuses_are_compiled_in_series():
     x = np.random.default_rng(0).normal(size=(5, 64, 64)).astype("f4")
     found = np.asarray(loaded(variant).around(x))
     np.testing.assert_allclose(found, np.square(x).sum((0, 2)), rtol=1e-5)
+
+
+def test_a_mean_of_losses_is_compiled_in_vectors():
+    """IREE vectorises both sums at once, if they are one dispatch, and has no room."""
+
+    def mean_loss(x):
+        return nn.cross_entropy(x, anp.astype(x[:, :, 0], "i32")).mean()
+
+    variant = variant_of({"mean_loss": (mean_loss, ("n", 64, 128))})
+    assert VECTOR_SUMS in variant.flags
+    x = np.random.default_rng(0).uniform(0, 128, (3, 64, 128)).astype("f4")
+    picked = np.take_along_axis(x, x[:, :, :1].astype(int), 2)[:, :, 0]
+    want = (np.log(np.exp(x.astype("f8")).sum(2)) - picked).mean()
+    np.testing.assert_allclose(loaded(variant).mean_loss(x), want, rtol=1e-5)

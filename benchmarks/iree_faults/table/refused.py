@@ -121,6 +121,14 @@ ROWS = (
         Shows(runs.compile_sums_around_an_axis),
     ),
     Fault(
+        "sums-of-sums",
+        Symptom.REFUSED,
+        "Merges a reduction with another that reads its result, vectorises the axes of "
+        "both at once, and takes more vectors than the stack has.",
+        ("passes/double_reads.py: Note [sums of sums]",),
+        Shows(runs.compile_a_mean_of_losses),
+    ),
+    Fault(
         "many-sums-before-a-long-one",
         Symptom.REFUSED,
         "Makes one dispatch of sums over three axes of which one is of symbolic size, "
