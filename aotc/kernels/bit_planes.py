@@ -80,7 +80,7 @@ def words_of_run(bits: int) -> int:
 
 
 def bits_for(low: int, high: int, block: int) -> int:
-    """Return how many bits to store each integer of low…high with: 4, 5, 6 or 8.
+    """Return the storage width (4, 5, 6 or 8 bits) of integers in low…high, by `block`.
 
     Args:
         low: the least one; i8 if that is negative, else u8.

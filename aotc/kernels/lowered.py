@@ -143,7 +143,7 @@ def called_kernel(op: Operation) -> str | None:
 
 
 def dispatched_kernel(name: str) -> str | None:
-    """Return the kernel's name, given the name of the function that dispatches it."""
+    """Return the kernel that a function of this name dispatches, by name, or None."""
     found = _CALLED.fullmatch(name)
     return found and found[1]
 

@@ -65,7 +65,7 @@ class Quantization:
 
 
 def _before_rounding(found: Quantization) -> Quantization | None:
-    """Extend a match backwards, through adds and clamps, past its rounding, or fail."""
+    """Extend a match backwards, past its rounding; None if there is no rounding."""
     is_rounded = False
     while True:
         op = defining_op(found.source)
@@ -113,7 +113,7 @@ def _before_add(found: Quantization, op: Add) -> Quantization | None:
 
 
 def _split_constant(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
-    """Split an op's operands into the varying one and its constant number, or None."""
+    """Return an op's varying operand, and the other's constant number or None."""
     number = splat_of(op.rhs)
     if number is not None:
         return op.lhs, number

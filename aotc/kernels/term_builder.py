@@ -48,7 +48,7 @@ def term_of(function: Function) -> Term | None:
 
 
 def expression_of(op: GraphOp, operand: int) -> Expression | None:
-    """Return the expression of an op's operand in a region's arguments; None if none.
+    """Return the expression of an op's operand, given its number; None if no view.
 
     None where the nest reads no view of it. An op that is not elementwise has no
     operands there.
@@ -66,7 +66,7 @@ def _has_other_ops(expression: Expression) -> bool:
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a copy of a region with ops replaced by their cascades, and its module.
+    """Return a region with ops expanded to cascades, and its module; else itself, None.
 
     With it the module that it is in.
     """
@@ -119,7 +119,7 @@ class _Statements:
         self._given.add(statement.value)
 
     def _only_moved(self, statement: Statement) -> list[Statement]:
-        """Return the earlier statements that write the value a copy statement reads.
+        """Return the statements whose value only a copy reads, whole; [] if none.
 
         None of them if anything else reads it.
         """

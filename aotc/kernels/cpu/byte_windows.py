@@ -40,7 +40,7 @@ class _Lines:
     first: Value
 
     def tops(self, dilation: int) -> list[Value]:
-        """Emit the image line at which each of the windows' lines lies."""
+        """Emit the image line numbers of these window lines, given the dilation."""
         return [add(self.first, number * dilation) for number in self.numbers]
 
 
@@ -88,7 +88,7 @@ class ByteWindows:
     def _without_padding(
         self, lines: _Lines, weights: Values, totals: Values
     ) -> tuple[Values, Values]:
-        """Zero the weights of lines in the padding, and add those products to sums."""
+        """Emit weights that are 0 for padding lines, and totals with those products."""
         if sees_no_padding(self.geometry):
             return weights, totals
         inside = [*map(self._is_inside, lines.tops(self.geometry.dilation[0]))]

@@ -34,16 +34,16 @@ def write(
     function: Function,
     anchor: Reduction | Normalize,
     tile: ColumnTile,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a kernel that reduces columns of matrices."""
+    """Emit the body of a kernel that reduces columns of matrices, as `anchor` does."""
     sizes = known_matrices(anchor)
-    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    epilogue = Epilogue.of(function, anchor, arguments, tile.lanes)
     operations = function.entry_block.operations
     others = [op for op in operations if isinstance(op, Reduction) and op != anchor]
-    side = vectors_of(1 + len(others), given.known_machine)
+    side = vectors_of(1 + len(others), arguments.known_machine)
     kernel = _ColumnKernel(anchor, others, sizes, tile, epilogue, side)
-    kernel.write(*given.workgroup, given.size(sizes.count))
+    kernel.write(*arguments.workgroup, arguments.size(sizes.count))
 
 
 @dataclass(frozen=True)

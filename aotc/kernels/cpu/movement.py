@@ -35,19 +35,23 @@ def write(
     function: Function,
     anchor: Concatenate,
     schedule: MovementBlocks,
-    given: KernelArguments,
+    kernel_arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a concatenation's kernel."""
+    """Emit the body of a kernel of concatenations, of which `anchor` is the last."""
     arguments = list(function.entry_block.arguments)
-    *sources, result = given.memories
+    *sources, result = kernel_arguments.memories
     memories = dict(zip(arguments, sources, strict=True))
     lanes, parts, column = schedule.lanes, [], 0
     for value in parts_of(anchor):
         parts.append(_RowPart.of(anchor, value, column, lanes))
         column += parts[-1].width
-    kernel = _MovementKernel(anchor.axis, column, lanes, parts, memories, result, given)
-    rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
-    first = scale(given.workgroup[0], schedule.block)
+    kernel = _MovementKernel(
+        anchor.axis, column, lanes, parts, memories, result, kernel_arguments
+    )
+    rows = kernel_arguments.size(
+        element_count(Tensor.of(anchor.y).shape[: anchor.axis])
+    )
+    first = scale(kernel_arguments.workgroup[0], schedule.block)
     last = arith.minui(add(first, schedule.block), rows)
     loops.repeat_for(first, last, 1, kernel.write_row)
 

@@ -45,7 +45,7 @@ class Prologue:
     def of(
         cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
-        """Return what computes a product's second operand; None if memory holds it.
+        """Return the emitter of a product's second operand; None if memory holds it.
 
         Args:
             op: the product.

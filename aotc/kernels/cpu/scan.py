@@ -24,15 +24,18 @@ _LANES = 16  # elements that are copied at a time
 
 
 def write(
-    function: Function, anchor: Operation, schedule: Schedule, given: KernelArguments
+    function: Function,
+    anchor: Operation,
+    schedule: Schedule,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a kernel that is a whole scan."""
+    """Emit the body of a kernel that runs a whole scan; `anchor` is the scan's call."""
     loop = ScanLoop.of(anchor)
-    operands = given.operands_of(function)
-    results = dict(given.results_of(function))
+    operands = arguments.operands_of(function)
+    results = dict(arguments.results_of(function))
     taken = [operands[value] for value in loop.call.operands]
     made = [results[value] for value in loop.call.results]
-    _ScanWriter(loop, taken, made, given, Room(given)).write()
+    _ScanWriter(loop, taken, made, arguments, Room(arguments)).write()
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class _ScanWriter:
                 self._copy(place_at(turn), self.made[number], x)
 
     def _carried_places(self, number: int) -> Callable[[Value], Value]:
-        """Return what gives the memory of a carried value in even and in odd steps."""
+        """Return a function of a turn (0 or 1) that emits a carried value's memref."""
         if number in self.loop.updated_in_place:
             return lambda turn: self.made[number]
         value = self.loop.carried()[number]

@@ -29,11 +29,11 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
 
 def write(
-    function: Function, anchor: Argsort, schedule: Schedule, given: KernelArguments
+    function: Function, anchor: Argsort, schedule: Schedule, arguments: KernelArguments
 ) -> None:
     """Emit the body of an argsort's kernel, for one row."""
-    source, result = given.memories
-    _Heap(anchor, given, source, result).write(given.workgroup[0])
+    source, result = arguments.memories
+    _Heap(anchor, arguments, source, result).write(arguments.workgroup[0])
 
 
 class _Item(NamedTuple):

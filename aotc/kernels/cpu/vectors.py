@@ -344,14 +344,14 @@ def pick(x: Value, places: Sequence[int]) -> Value:
     return x if is_all else _shuffle(x, x, list(places))
 
 
-def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
-    """Emit a shuffle of several vectors, by (number of the vector, place in it).
+def gather(sources: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
+    """Emit a shuffle of several vectors, by (number of a vector, element in it).
 
     A number of none of them stands for any element.
     """
     lanes = len(places)
-    made = pick(found[0], [at if number == 0 else 0 for number, at in places])
-    for this, vector in enumerate(found[1:], 1):
+    made = pick(sources[0], [at if number == 0 else 0 for number, at in places])
+    for this, vector in enumerate(sources[1:], 1):
         chosen = [
             lanes + at if number == this else n for n, (number, at) in enumerate(places)
         ]

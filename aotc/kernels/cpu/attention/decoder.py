@@ -43,14 +43,14 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Attention, tile: DecoderTile, given: KernelArguments
+    function: Function, anchor: Attention, tile: DecoderTile, arguments: KernelArguments
 ) -> None:
-    """Emit the body of an attention's kernel for few queries."""
-    memories = AttentionMemories.of(function, anchor, given)
-    queries = queries_of(anchor, given, given.workgroup[0], index(0))
-    key, value = rows_of(function, anchor, given, queries, tile.lanes)
+    """Emit the body of an attention's kernel for few queries; `anchor` is its op."""
+    memories = AttentionMemories.of(function, anchor, arguments)
+    queries = queries_of(anchor, arguments, arguments.workgroup[0], index(0))
+    key, value = rows_of(function, anchor, arguments, queries, tile.lanes)
     scratch = _Scratch.allocate(tile, AttentionSizes.of(anchor))
-    _Decoder(anchor, given, memories, queries, tile, key, value, scratch).write()
+    _Decoder(anchor, arguments, memories, queries, tile, key, value, scratch).write()
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class _Decoder(WorkgroupAttention):
         return add(self.queries.bias, self.given.scale(query, self._strides.query))
 
     def _weigh(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Emit a block's softmax weights for a query; update highest and total."""
+        """Emit a block's softmax weights of a query; update its maximum and total."""
         groups = parts(self.tile.keys, self._lanes)
         if isinstance(block.count, int):
             scores = [self._score(block, query, group) for group in groups]
@@ -385,7 +385,7 @@ class _Decoder(WorkgroupAttention):
         return sums
 
     def _add_values(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Emit a query's sums, rescaled, plus a block's weighted values."""
+        """Emit the update of a query's stored sums: rescaled, plus weighted values."""
         found = parts(self.sizes.width, self._lanes)
         for first in range(0, len(found), self.tile.width):
             panel = found[first : first + self.tile.width]

@@ -74,7 +74,7 @@ class WeightedSums(TiledWork):
         start: Callable[[_ResultVector], Value],
         store: Callable[[_ResultVector, Value], None],
     ) -> None:
-        """Emit a block's sums for all queries, from `start` values, to a `store`.
+        """Emit a block's sums for all queries; `start` begins, `store` writes each.
 
         Args:
             block: what they are of.

@@ -46,7 +46,7 @@ class ProductOffsets:
         product: Value,
         geometry: ConvolutionGeometry,
         joined: Joined,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> ProductOffsets:
         """Emit the offsets of a product of the batch, by its number.
 
@@ -54,22 +54,22 @@ class ProductOffsets:
             product: the number.
             geometry: of the products.
             joined: those that are computed beside it.
-            given: the sizes.
+            arguments: the sizes.
         """
         assert geometry.layout is not None
         left = right = index(0)
         rest, (outer, *inner) = product, geometry.layout.batch
         for axis in reversed(inner):
-            rest, here = given.divide(rest, axis.size)
-            left = add(left, given.scale(here, axis.steps[0]))
-            right = add(right, given.scale(here, axis.steps[1]))
-        left = add(left, given.scale(rest, outer.steps[0]))
-        right = add(right, given.scale(rest, outer.steps[1]))
+            rest, here = arguments.divide(rest, axis.size)
+            left = add(left, arguments.scale(here, axis.steps[0]))
+            right = add(right, arguments.scale(here, axis.steps[1]))
+        left = add(left, arguments.scale(rest, outer.steps[0]))
+        right = add(right, arguments.scale(rest, outer.steps[1]))
         if joined.tile.packed and not geometry.layout.splits_rows:
             size = joined.panels * joined.tile.panel_size(geometry.depth)
             right = scale(product, size)
         size_of_result = geometry.rows * geometry.features
-        return cls(left, right, given.scale(product, size_of_result))
+        return cls(left, right, arguments.scale(product, size_of_result))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Sums:
         return max(1, self.tile.columns // self.tile.block)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Emit the sums of a tile, row by row."""
+        """Emit the sums of a tile; return its vectors of sums, row by row."""
         count = rows.count * panel.vectors
         sums = [self._factors.zero] * count
         shape = self.geometry

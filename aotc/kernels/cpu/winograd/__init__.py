@@ -53,11 +53,11 @@ from aotc.mlir import Function, Type, Value, arith
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: WinogradTile, given: KernelArguments
+    function: Function, anchor: GraphOp, tile: WinogradTile, arguments: KernelArguments
 ) -> None:
     """Emit the body of a Winograd convolution's kernel."""
-    epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
-    Winograd(known_geometry(anchor), tile, given, epilogue).write()
+    epilogue = Epilogue.of(function, anchor, arguments, tile.lanes, packed=1)
+    Winograd(known_geometry(anchor), tile, arguments, epilogue).write()
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def for_tiles(
         first: the number of its first tile.
         geometry: of the convolution.
         tile: how it is cut up.
-        write: the something.
+        write: is given the position of each tile.
     """
     lines, positions = (-(-n // tile.outputs) for n in geometry.result)
 
