@@ -164,14 +164,14 @@ class _ColumnLoop:
 
     def reduce(
         self,
-        how: Combination,
+        combination: Combination,
         operands: Sequence[Value],
         change: Callable[[int, Value], Value] = lambda number, x: x,
     ) -> list[Values]:
         """Emit the reduction of some tensors' columns; return vectors for each tensor.
 
         Args:
-            how: they make it.
+            combination: of the elements of a column.
             operands: the tensors.
             change: makes what is combined of an element, given the number of its
                 vector.
@@ -189,7 +189,7 @@ class _ColumnLoop:
         side = -(-self.count // self._lanes)
         rows = side * len(operands)
         walk = Walk(rows, kernel.sizes.length, self._lanes, kernel.tile.steps, width=1)
-        found = walk.reduce(how, elements)
+        found = walk.reduce(combination, elements)
         return [found[first : first + side] for first in range(0, rows, side)]
 
     @property

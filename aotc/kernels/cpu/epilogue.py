@@ -159,7 +159,7 @@ class Epilogue:
         cls,
         function: Function,
         anchor: GraphOp,
-        given: KernelArguments,
+        arguments: KernelArguments,
         lanes: int,
         *,
         packed: int | None = None,
@@ -169,15 +169,15 @@ class Epilogue:
         Args:
             function: the region.
             anchor: whose first result the sums are.
-            given: the arguments of the kernel.
+            arguments: the arguments of the kernel.
             lanes: of a vector.
             packed: the number of an argument that does not lie as the region has it.
         """
-        known = given.operands_of(function)
+        known = arguments.operands_of(function)
         if packed is not None:
             del known[function.entry_block.arguments[packed]]
-        results = given.results_of(function)
-        return cls(anchor.results[0], known, results, lanes, given.machine)
+        results = arguments.results_of(function)
+        return cls(anchor.results[0], known, results, lanes, arguments.machine)
 
     def write(
         self,
@@ -345,10 +345,10 @@ class Epilogue:
         known[value] = found
         return found
 
-    def _round_all(self, value: Value, given: Sequence[Value]) -> list[Value]:
+    def _round_all(self, value: Value, unrounded: Sequence[Value]) -> list[Value]:
         """Emit vectors rounded to a value's dtype."""
         dtype = Tensor.of(value).dtype
-        return [round_to(x, dtype, self.machine) for x in given]
+        return [round_to(x, dtype, self.machine) for x in unrounded]
 
     def _lower(self, op: GraphOp, operands: Sequence[list[Value]]) -> list[Value]:
         """Emit an op on vectors of operands, at each of some positions.

@@ -195,7 +195,7 @@ class _NestWriter:
         statements: Sequence[Statement],
         memories: Mapping[Value, _MemoryOffset],
         lanes: int,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> _NestWriter:
         """Return the emitter of statements that share loops, merging what it can."""
         nest = statements[0].nest
@@ -217,7 +217,7 @@ class _NestWriter:
             kept = 1
             places = known[: len(places)]
             reads = dict(zip(reads, known[len(places) :], strict=True))
-        found = cls(statements, sizes, kept, places, reads, lanes, given)
+        found = cls(statements, sizes, kept, places, reads, lanes, arguments)
         axes = (kept - 1, len(sizes) - 1)
         axis = next(filter(found._has_vectors, axes), None)
         if axis is None:

@@ -128,7 +128,7 @@ class _ScanWriter:
                 self._copy(known[value], home, value)
 
     def _call(self, call: func.CallOp, known: dict[Value, Value]) -> None:
-        """Emit a region's kernel inline, for the memory of its operands and results."""
+        """Emit a region's kernel inline, on the memory of its operands and results."""
         region = next(x for op, x in self.loop.regions() if op == call)
         memories = [known[x] for x in (*call.operands, *call.results)]
         inner = replace(self.given, memories=memories, scratch=self.room.rest)
@@ -154,13 +154,13 @@ class _ScanWriter:
         count = size if isinstance(size, int) else self.given.size(size)
         return vectors.part_of(memory, begin, count)
 
-    def _copy(self, source: Value, target: Value, like: Value) -> None:
-        """Emit a copy of all elements of a value between memrefs."""
-        size = element_count(Tensor.of(like).shape)
+    def _copy(self, source: Value, target: Value, value: Value) -> None:
+        """Emit a copy of all elements of `value` from one memref to another."""
+        size = element_count(Tensor.of(value).shape)
         end = self.given.size(size)
         whole = arith.subi(end, arith.remui(end, index(_LANES)))
         first: Value | int = 0
-        if Tensor.of(like).dtype != "bool":
+        if Tensor.of(value).dtype != "bool":
 
             def copy_vector(at: Value) -> None:
                 vector = vectors.load_as_is(source, at, _LANES)

@@ -143,7 +143,7 @@ class _Decoder(WorkgroupAttention):
         return bias_strides(self.op)
 
     def write(self) -> None:
-        """Emit the attention of all queries of one head of keys."""
+        """Emit the attention of all queries of one head (of `AttentionSizes`)."""
         self._each_query(self._start_query)
         end, keys = self._end_of_seen(), self.tile.keys
         rest = arith.remui(end, index(keys))
@@ -394,7 +394,7 @@ class _Decoder(WorkgroupAttention):
     def _add_panel(
         self, block: _DecoderKeyBlock, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """Emit some vectors of a query's sums: rescaled, plus a block's values."""
+        """Emit the update of some vectors of a query's sums, see `_add_values`."""
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
         factor, left = (

@@ -323,7 +323,7 @@ class _GradientKernel(ScoreWriter):
     def _add_rows(
         self,
         sums: RowsInMemory,
-        some: tuple[Value, int],
+        row_range: tuple[Value, int],
         weights: _Weights,
         terms: RowsInMemory,
         bounds: tuple[Value, Value],
@@ -332,12 +332,12 @@ class _GradientKernel(ScoreWriter):
 
         Args:
             sums: in memory.
-            some: the number of the first row, and how many rows there are.
+            row_range: the number of the first row, and how many rows there are.
             weights: of each row and each term.
             terms: the rows that are added.
             bounds: the number of the first of them, and the one after the last.
         """
-        lanes, (row, count) = self.tile.lanes, some
+        lanes, (row, count) = self.tile.lanes, row_range
         assert isinstance(sums.length, int)
         starts = [sums.at(self.given, add(row, n)) for n in range(count)]
         for panel in self.panels(sums.length):
