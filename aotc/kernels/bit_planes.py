@@ -49,7 +49,7 @@ class Plane:
         return (1 << self.width) - 1
 
     def words_of(self, terms: int) -> int:
-        """Return how many 32-bit words hold this plane of `terms` column elements."""
+        """Return how many 32-bit words this plane takes for `terms` column elements."""
         return terms // (WORD * self.fields)
 
 

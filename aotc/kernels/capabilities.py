@@ -141,11 +141,11 @@ class Capabilities:
 
     @property
     def joins_products(self) -> bool:
-        """Return whether one kernel computes several products of one operand."""
+        """Return whether some kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
-        """Return how many partial sums, added at the end, a reduction is split into."""
+        """Return into how many partial sums a reduction is split; 1 for no split."""
         return self.emitted.part_count(op, self.machine)
 
     def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
@@ -244,7 +244,7 @@ class Capabilities:
         without: Container[str] = (),
         numerics: str = STRICT,
     ) -> Fused | None:
-        """Return the family and schedule that compute an op; None if no kernel does.
+        """Return the family and schedule for an op; None if no kernel computes it.
 
         Args:
             op: that is to be computed.

@@ -112,7 +112,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def interleaves_runs_of(self, terms: int) -> bool:
-        """Return whether a kernel can interleave `terms` terms of each row.
+        """Return whether a kernel can interleave a row's terms, `terms` at a time.
 
         Kernels interleave terms as they copy rows of floats that lie side by side,
         where all terms have one stride, or those of the innermost loop are a multiple
@@ -124,7 +124,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def ends_with(self, terms: int) -> bool:
-        """Return whether runs of contiguous terms are multiples of `terms`."""
+        """Return whether contiguous runs of terms are a multiple of `terms` long."""
         if self.layout is None:
             return self.group_channels % terms == 0
         size = self.layout.sums[-1].size

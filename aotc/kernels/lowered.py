@@ -149,7 +149,7 @@ def dispatched_kernel(name: str) -> str | None:
 
 
 def strip_kernels(module: Module) -> None:
-    """Unwrap each CPU kernel to a private function `NAME.body`; erase GPU kernels.
+    """Rename each CPU kernel's function to a private `NAME.body`; erase GPU kernels.
 
     The fallback functions beside the text of GPU kernels are erased as well.
     """

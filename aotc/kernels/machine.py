@@ -174,7 +174,7 @@ class Machine:
     def tile_cycles(
         self, steps: int, rows: int, vectors: int, busy: float | None = None
     ) -> float:
-        """Return the modelled cycles in which a register tile of sums is computed.
+        """Return the modelled cycles of computing a register tile of sums, in `steps`.
 
         A step takes as long as its multiply-adds, its loads, or one of them until its
         result is there, whichever is longest; a tile pays for its beginning and end.

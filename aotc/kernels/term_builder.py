@@ -100,7 +100,7 @@ class _Statements:
         self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
-        """Append a statement for each loop nest of an op; none if it has no nest."""
+        """Append a statement for each loop nest of an op; none if it has no nests."""
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))
@@ -133,7 +133,7 @@ class _Statements:
         return own if all(each.nest.place is not None for each in own) else []
 
     def require(self, value: Value) -> None:
-        """Append a statement that computes a value, unless one does."""
+        """Append a statement that computes a value, unless one has been appended."""
         if value in self._given:
             return
         kind = Tensor.of(value)
@@ -208,7 +208,7 @@ def _is_elementwise(op: GraphOp) -> bool:
 
 
 def _through(op: GraphOp, access: Access) -> Access:
-    """Return an access to a view op's source, composed of the view and `access`."""
+    """Return an access function for a view op's source: its view, then `access`."""
 
     def read(x: View) -> View | None:
         found = view_of_result(op, x)
@@ -218,7 +218,7 @@ def _through(op: GraphOp, access: Access) -> Access:
 
 
 def _within(outer: Nest, inner: Nest) -> Access:
-    """Return the access to a part of a part, composed of both nests' places."""
+    """Return the place function of `inner`'s part inside of `outer`'s part."""
 
     def place(whole: View) -> View | None:
         assert outer.place is not None

@@ -128,7 +128,7 @@ class ByteWindows:
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
-        """Emit sums with the products of some lines of the windows added."""
+        """Emit `totals` plus the products of some lines of the windows."""
         found = list(totals)
         begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
@@ -231,7 +231,7 @@ class ByteWindows:
         return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
-        """Emit sums from which the effect of the instruction's offset is removed."""
+        """Emit `totals` less what the instruction's offset has added to them."""
         if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)

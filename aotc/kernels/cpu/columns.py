@@ -95,7 +95,7 @@ class _ColumnKernel:
             self._write_columns(matrix, add(column, first), there)
 
     def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
-        """Emit the reduction of as many columns as fit the registers."""
+        """Emit the reduction and epilogue of `count` columns that fit the registers."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
         columns = _ColumnLoop(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))

@@ -60,7 +60,7 @@ class _CpuDispatch:
 
     @property
     def has_runs(self) -> bool:
-        """Return whether a kernel takes runs of workgroups, not more than threads."""
+        """Return whether a kernel takes runs of workgroups, at most one per thread."""
         return self.kernel.family.has_runs
 
     def most_shares(self, lowering: Lowering) -> Value:

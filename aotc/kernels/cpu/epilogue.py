@@ -128,7 +128,7 @@ class _SharedValues:
     def find(
         self, value: Value, place: VectorPosition, read: Callable[[], Value]
     ) -> Value:
-        """Return a value's cached vector at a column, or emit its load."""
+        """Return a value's cached vector at a column, or emit and cache `read()`."""
         key = value, place.key
         if key not in self.known:
             with self.before or nullcontext():

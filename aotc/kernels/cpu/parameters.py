@@ -211,7 +211,7 @@ class KernelParameters:
 
 
 def _numbers_in(column: Column) -> tuple[int, ...]:
-    """Return the number that each kernel has in all lanes of a constant."""
+    """Return, for each kernel, the number in all lanes of a constant, as its bits."""
     return tuple(int(each.flat[0]) for each in column.arrays)
 
 

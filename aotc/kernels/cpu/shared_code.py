@@ -135,7 +135,7 @@ def _constants_in(function: Function) -> list[Operation]:
 def _columns_of(
     constants: Sequence[Operation], alike: Sequence[_KernelText]
 ) -> list[Column]:
-    """Return, for each constant, the numbers that all kernels have there."""
+    """Return a `Column` for each constant: its attributes in all kernels."""
     numbers = zip(*(each.numbers for each in alike), strict=True)
     return [Column(*each) for each in zip(constants, numbers, strict=True)]
 

@@ -91,7 +91,7 @@ class _Heap:
         loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
-        """Emit the scan of the rest of the row for items that precede the top."""
+        """Emit the scan of the row's rest: items that precede the top replace it."""
         size = self._given.size(self._size)
         rest = arith.subi(size, first)
         some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))

@@ -367,7 +367,7 @@ def any_of(conditions: Value) -> Value:
 
 
 def greatest_index(x: Value) -> Value:
-    """Emit the greatest element of a vector of i32, as an index."""
+    """Emit the greatest element of a vector of i32, cast to the index type."""
     how = ir.Attribute.parse("#vector.kind<maxsi>")
     found = _make("vector.reduction", [x], x.type.element_type, kind=how)
     return arith.index_cast(ir.IndexType.get(), found)
@@ -381,7 +381,7 @@ def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
 
 
 def iota_from(first: Value, lanes: int) -> Value:
-    """Emit a vector of i32: a number of type index and those after it."""
+    """Emit the i32 vector first, first + 1, …, from a number of type index."""
     numbers = np.arange(lanes, dtype=np.int32)
     steps = constant_of(ir.DenseElementsAttr.get(numbers, type=_integers(lanes)))
     return arith.addi(repeat_index(first, lanes), steps)

@@ -334,7 +334,7 @@ class _AttentionWriter:
         sums: Value,
         scale: Value,
     ) -> Value:
-        """Emit the weighted sum of a block's values, added to the rescaled sums."""
+        """Emit the rescaled sums plus the weighted sum of a block's values."""
         statement = self._parts.sums
         here = TileEvaluator(
             frame,

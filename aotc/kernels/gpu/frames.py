@@ -270,10 +270,7 @@ class Frame:
         return [*zip(numbers, tiles, strict=True)]
 
     def _index(self, axis: TileAxis, inner: Size, size: Size | None) -> Int:
-        """Emit one stride's digit of an axis's linear index: index
-
-        inner % size.
-        """
+        """Emit one stride's digit of an axis's linear index (index / inner % size)."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
         index = integers.divide(whole, self.sizes.of(inner))

@@ -124,7 +124,7 @@ def _is_repeated(op: GraphOp) -> bool:
 
 
 def _alike(values: Sequence[Value]) -> list[Value]:
-    """Return values together with other casts of their sources to the same type."""
+    """Return values and other casts of their sources, all of the first one's type."""
     found = dict.fromkeys(values)
     for value in values:
         made = made_by(value, Cast)

@@ -163,7 +163,7 @@ class _Decoder(WorkgroupAttention):
         self._each_query(self._finish_query)
 
     def _end_of_seen(self) -> Value:
-        """Emit the end of the positions that the bias lets some query see."""
+        """Emit the position after the last one that the bias lets any query see."""
         positions, lanes = self.given.size(self.sizes.positions), self._lanes
         if self._strides.position == 0:
             return positions

@@ -50,7 +50,7 @@ class ScoreWriter(TiledWork):
     def _write_exponentials(
         self, block: KeyBlock, highest: Values, totals: Values
     ) -> Values:
-        """Replace a block's scores by exponentials; return `totals` plus their sums."""
+        """Emit exponentials over a block's scores; return `totals` plus their sums."""
         tile, lanes = self.tile, self.tile.lanes
         shifts = [finite(x) for x in highest]
 

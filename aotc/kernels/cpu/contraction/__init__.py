@@ -184,7 +184,7 @@ class Contraction:
     def _with_panel(
         self, panel: Value, begin: ProductOffsets, write_panel: Callable[[Panel], None]
     ) -> None:
-        """Emit code for a panel by number: a whole one, or one with fewer columns."""
+        """Emit a panel, by number, through `write_panel`: a whole or a narrower one."""
         tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)

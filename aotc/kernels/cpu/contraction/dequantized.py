@@ -211,7 +211,7 @@ class DequantizedSums:
         return 4 if self.tile.bits == 4 else 8
 
     def _add_run(self, at: Value, vector: int, left: Value, sums: Values) -> Values:
-        """Emit sums of fields with the products of a run of terms added.
+        """Emit the sums of bit fields plus the products of a run of terms.
 
         Args:
             at: the first byte of the run.
@@ -234,7 +234,7 @@ class DequantizedSums:
     def _add_words(
         self, words: Value, left: Value, terms: Sequence[int], sums: Values
     ) -> Values:
-        """Emit sums of fields with the products of one word's fields added.
+        """Emit the sums of bit fields plus the products of one word's fields.
 
         Args:
             words: of columns.

@@ -235,7 +235,7 @@ class RoundedSums:
         return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """Emit the load of a row's block sum, times `-_factor`, in all lanes."""
+        """Emit the load of a row's block sum, stored times `-_factor`, in all lanes."""
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 

@@ -162,7 +162,7 @@ class Sums:
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """Emit sums with the products along some nested loops added."""
+        """Emit `sums` plus the products along some nested loops."""
         loop, *inner = nest
         length = self.given.size(loop.size)
         if not inner:
@@ -182,7 +182,7 @@ class Sums:
     def _sum_line(
         self, panel: Panel, rows: ResultRows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
-        """Emit sums with the products of one line of the window added."""
+        """Emit `sums` plus the products of one line of the window."""
         shape = self.geometry
         positions, channels = shape.window[1], shape.group_channels
         is_run = shape.dilation[1] == 1 and shape.groups == 1  # side by side in memory
@@ -204,7 +204,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums with the products along one stride added, for some rows."""
+        """Emit `sums` plus the products along one run of terms, for some rows."""
         count = panel.vectors
         chosen = [row * count + number for row in rows for number in range(count)]
         if not chosen:
@@ -235,7 +235,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums of products in parts of the terms, rows widened first."""
+        """Emit `sums` plus the products of a run, rows being widened in parts."""
         assert self.widening is not None
         widen = self.widening.widen
 
@@ -261,7 +261,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums with the products of some rows and a panel's vectors added."""
+        """Emit `sums` plus the products of some rows and a panel's vectors."""
         lanes, terms = self.tile.lanes, self.tile.terms
         factors, fetched = self._factors, terms * self.fetched_by_step
         together = factors.mma.rows

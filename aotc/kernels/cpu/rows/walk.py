@@ -119,7 +119,7 @@ class Walk:
     def _reduce_steps(
         self, combination: Combination, elements: Elements, first: Value, count: int
     ) -> Values:
-        """Emit the reduction of some steps to a vector for each accumulator."""
+        """Emit the reduction of some steps; return a vector for each accumulator."""
         nothing = vectors.splat(combination.start, self.lanes)
         start = [nothing] * (self.rows * self.vectors)
 

@@ -35,7 +35,7 @@ def for_tiles(
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:
-    """Emit a loop over the image tiles of a block.
+    """Emit a loop over the image tiles of a block, from number `first` on.
 
     Args:
         first: the number of its first tile.
