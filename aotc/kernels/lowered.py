@@ -208,7 +208,7 @@ def _calls_in(function: Function) -> list[func.CallOp]:
 
 
 def _move_out(holder: Operation, module: Module) -> Function:
-    """Move a GPU kernel's fallback functions to the outer module; return its own."""
+    """Move a GPU kernel's fallback functions out to `module`; return the main one."""
     kernel, made = name_of(holder), dict[str, str]()
     inside = holder.regions[0].blocks[0].operations
     functions = [op for op in inside if isinstance(op, func.FuncOp)]
