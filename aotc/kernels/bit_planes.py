@@ -80,7 +80,7 @@ def words_of_run(bits: int) -> int:
 
 
 def bits_for(low: int, high: int, block: int) -> int:
-    """Return the storage width (4, 5, 6 or 8 bits) of integers in low…high, by `block`.
+    """Return the bits to store low…high in: 4 to 6 if `block` is whole runs, else 8.
 
     Args:
         low: the least one; i8 if that is negative, else u8.
