@@ -49,7 +49,7 @@ class Plane:
         return (1 << self.width) - 1
 
     def words_of(self, terms: int) -> int:
-        """Return how many 32-bit words hold this plane of `terms` column elements."""
+        """Return how many 32-bit words this plane takes for `terms` column elements."""
         return terms // (WORD * self.fields)
 
 
@@ -80,7 +80,7 @@ def words_of_run(bits: int) -> int:
 
 
 def bits_for(low: int, high: int, block: int) -> int:
-    """Return how many bits to store each integer of low…high with: 4, 5, 6 or 8.
+    """Return the bits to store low…high in: 4 to 6 if `block` is whole runs, else 8.
 
     Args:
         low: the least one; i8 if that is negative, else u8.

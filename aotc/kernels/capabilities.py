@@ -136,24 +136,24 @@ class Capabilities:
 
     @property
     def kept_bytes(self) -> float:
-        """Bytes of packed weights that stay in the last-level cache between calls."""
+        """Bytes of weights kept in the last-level cache between calls; inf on GPUs."""
         return inf if self.emitted.on_gpus else float(self.machine.third_cache)
 
     @property
     def joins_products(self) -> bool:
-        """Return whether one kernel computes several products of one operand."""
+        """Return whether some kernel computes several products of one operand."""
         return any(each.most_joined > 1 for each in self.families.values())
 
     def part_count(self, op: GraphOp) -> int:
-        """Return how many partial sums, added at the end, a reduction is split into."""
+        """Return into how many partial sums a reduction is split; 1 for no split."""
         return self.emitted.part_count(op, self.machine)
 
     def inner_axes(self, op: Reduction | Normalize) -> tuple[int, ...]:
-        """Return the axes that a reduction's kernel reduces first; () for all."""
+        """Return the axes that a reduction in two kernels reduces first; () for one."""
         return self.emitted.inner_axes(op, self.machine)
 
     def numbers_products(self, op: DotGeneral) -> bool:
-        """Return whether a product that sums over images is split, one for each."""
+        """Return whether a product that sums over images is split by images."""
         return self.emitted.numbers_products(op, self.machine)
 
     def is_better_composed(self, op: GraphOp) -> bool:
@@ -163,7 +163,7 @@ class Capabilities:
     def factor_orders(
         self, op: DotGeneral, numerics: str, *, by_weight: bool
     ) -> Mapping[int, tuple[int, ...]]:
-        """Return, by operand number, axis orders in which a product reads faster.
+        """Map operand numbers to axis orders in which a product reads them faster.
 
         Args:
             op: a product.
@@ -174,7 +174,7 @@ class Capabilities:
         return self.emitted.factor_orders(*given, by_weight=by_weight)
 
     def is_cheap(self, op: GraphOp) -> bool:
-        """Return whether kernels compute an elementwise op, by few instructions."""
+        """Return whether an op has few instructions in GPU tiles; False on CPUs."""
         lifts = (each.lifts for each in self.families.values() if each.lifts)
         return not type(op).is_approximated and any(lift(op) for lift in lifts)
 
@@ -211,7 +211,7 @@ class Capabilities:
         return PlannedKernel.of(function, self.families)
 
     def candidates(self, fused: Fused, anchor: GraphOp) -> list[dict[str, int]]:
-        """Return the schedules that a kernel can have, the model's choice first."""
+        """Return the schedules that a kernel can have, as dicts, the planned first."""
         family = self.family_of(fused)
         schedule = family.schedule_of(fused)
         found = family.candidates(anchor, self.machine, schedule)
@@ -222,7 +222,7 @@ class Capabilities:
         anchors: Sequence[tuple[GraphOp, Fused]],
         contracts: Sequence[Sequence[Contract]],
     ) -> list[Fused]:
-        """Return kernels, re-planned to share one packing, of ops that share a weight.
+        """Re-plan kernels of ops by one weight to share a packing; return `Fused`s.
 
         Args:
             anchors: the ops, and their kernels, which are of one family.
@@ -244,7 +244,7 @@ class Capabilities:
         without: Container[str] = (),
         numerics: str = STRICT,
     ) -> Fused | None:
-        """Return the family and schedule that compute an op; None if no kernel does.
+        """Return the family and schedule for an op; None if no kernel computes it.
 
         Args:
             op: that is to be computed.

@@ -99,7 +99,7 @@ class Elementwise:
         return is_known and kind in self.dtypes and (is_float(kind) or is_narrow)
 
     def operand(self, value: Value) -> KernelOperand | None:
-        """Return how the kernel reads an elementwise op's operand, or None."""
+        """Return how the kernel reads an operand; None for dtypes that it cannot."""
         kind = Tensor.of(value)
         if kind.dtype not in self.dtypes and kind.dtype not in self.sources:
             return None
@@ -112,7 +112,7 @@ class Elementwise:
 
 
 def chooses(op: GraphOp) -> bool:
-    """Return whether an op compares vectors of floats, or is a select between such.
+    """Return whether an op is a float comparison, or a float select by such a one.
 
     Conditions stay in registers: those of comparisons that are no `exact` ones, made
     where they are used.
@@ -123,7 +123,7 @@ def chooses(op: GraphOp) -> bool:
 
 
 def condition_of(op: GraphOp) -> Compare | None:
-    """Return the comparison of floats that only this select uses, else None."""
+    """Return the float comparison that only this select reads; else None."""
     if not isinstance(op, Select) or not is_float(Tensor.of(op.y).dtype):
         return None
     made = defining_op(op.condition)

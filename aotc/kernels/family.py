@@ -181,7 +181,7 @@ class KernelFamily(Generic[A, S]):
         return self.packing(self.schedule_of(fused))
 
     def fetch_ahead(self, op: A, fused: Fused) -> Fused:
-        """Return an op's kernel re-planned for weights that come from main memory."""
+        """Return a kernel's `Fused`, re-planned for weights in main memory."""
         schedule = self.fetching(op, self.schedule_of(fused))
         return Fused(fused.kernel, schedule.to_plain())
 
@@ -209,7 +209,7 @@ class KernelFamily(Generic[A, S]):
         )
 
     def second_of(self, op: A, fused: Fused, machine: Machine) -> Elementwise | None:
-        """Return the constraints on elementwise ops fused before the second operand."""
+        """Return the constraints on ops fused before operand 1; None if none may be."""
         columns = self.second_columns(op, self.schedule_of(fused))
         if columns is None:
             return None
@@ -290,7 +290,7 @@ class PlannedKernel(Generic[A, S]):
         return PlannedKernel(function, *given)
 
     def inner(self) -> tuple[Size, list[PlannedKernel[Any, Any]]]:
-        """Return the kernels that this one runs (a loop's steps), and how often."""
+        """Return (repetitions, kernels) of a loop's step; (0, []) if it is no loop."""
         times, regions = self.family.inner(self.anchor)
         found = (PlannedKernel.of(each, self.families) for each in regions)
         return times, [each for each in found if each is not None]

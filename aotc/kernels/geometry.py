@@ -87,7 +87,7 @@ class ConvolutionGeometry:
 
     @property
     def is_narrow(self) -> bool:
-        """Return whether elements are widened (not f32) before they are multiplied."""
+        """Return whether the left operand's elements are narrower than f32."""
         return self.dtype != "f32"
 
     @property
@@ -96,7 +96,7 @@ class ConvolutionGeometry:
         return self.dtype in _FLOATS
 
     def has_runs_of(self, terms: int) -> bool:
-        """Return whether terms are contiguous by groups of `terms`, throughout.
+        """Return whether left terms (K) are contiguous by groups of `terms`.
 
         So it is where all terms are contiguous, or those of each window position, or of
         the innermost loop, are a multiple of `terms`.
@@ -112,7 +112,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def interleaves_runs_of(self, terms: int) -> bool:
-        """Return whether a kernel can interleave `terms` terms of each row.
+        """Return whether a kernel can interleave a row's terms, `terms` at a time.
 
         Kernels interleave terms as they copy rows of floats that lie side by side,
         where all terms have one stride, or those of the innermost loop are a multiple
@@ -124,7 +124,7 @@ class ConvolutionGeometry:
         return not outer or (isinstance(last.size, int) and last.size % terms == 0)
 
     def ends_with(self, terms: int) -> bool:
-        """Return whether contiguous terms are always a multiple of `terms`."""
+        """Return whether contiguous runs of terms are a multiple of `terms` long."""
         if self.layout is None:
             return self.group_channels % terms == 0
         size = self.layout.sums[-1].size
@@ -146,7 +146,7 @@ class ConvolutionGeometry:
         return self.features // self.groups
 
     def groups_together(self, lanes: int) -> int:
-        """Return how many groups of channels and features fit in one vector."""
+        """Return how many convolution groups fit in a vector of `lanes`."""
         if self.groups == 1:
             return 1
         return max(1, lanes // max(self.group_channels, self.group_features))
@@ -355,7 +355,7 @@ def _of_windows(
 
 
 def _pair(sizes: Sequence[Any], missing: int) -> tuple[int, int]:
-    """Return spatial sizes as (lines, positions): a sequence gets `missing` lines."""
+    """Return spatial sizes as (lines, positions); of 1-D ones, lines are `missing`."""
     lines, positions = sizes if len(sizes) == 2 else (missing, *sizes)
     return lines, positions
 

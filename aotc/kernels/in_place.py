@@ -72,7 +72,7 @@ class InPlaceKernels:
     def call(
         self, call: func.CallOp, tied: Sequence[int], awaited: Sequence[Value]
     ) -> list[Value]:
-        """Emit a call of a kernel's in-place variant, at the insertion point.
+        """Emit a call of a kernel's in-place variant instead; return the results.
 
         Args:
             call: of the kernel, in the place of which this is; it stays.

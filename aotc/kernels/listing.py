@@ -38,7 +38,7 @@ def note_refusals(
     *,
     folds_weights: bool = False,
 ) -> None:
-    """Set an attribute at each entry that lists its products without kernel, and why.
+    """Set an attribute on each entry that lists its ops without kernel, and why.
 
     Args:
         module: with its regions.
@@ -155,7 +155,7 @@ def _calls(
     return found
 
 
-def _places(found: Iterable[str]) -> JsonObject:
-    """Return a list of distinct source lines, cut off, and how many more follow."""
-    places = [each for each in dict.fromkeys(found) if each]
+def _places(lines: Iterable[str]) -> JsonObject:
+    """Return {"places": the first distinct source lines, "more": how many are left}."""
+    places = [each for each in dict.fromkeys(lines) if each]
     return {"places": places[:_MOST_PLACES], "more": len(places[_MOST_PLACES:])}

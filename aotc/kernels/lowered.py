@@ -143,13 +143,13 @@ def called_kernel(op: Operation) -> str | None:
 
 
 def dispatched_kernel(name: str) -> str | None:
-    """Return the kernel's name, given the name of the function that dispatches it."""
+    """Return the kernel that a function of this name dispatches, by name, or None."""
     found = _CALLED.fullmatch(name)
     return found and found[1]
 
 
 def strip_kernels(module: Module) -> None:
-    """Unwrap each CPU kernel to a private function `NAME.body`; erase GPU kernels.
+    """Rename each CPU kernel's function to a private `NAME.body`; erase GPU kernels.
 
     The fallback functions beside the text of GPU kernels are erased as well.
     """
@@ -208,7 +208,7 @@ def _calls_in(function: Function) -> list[func.CallOp]:
 
 
 def _move_out(holder: Operation, module: Module) -> Function:
-    """Move a GPU kernel's fallback functions to the outer module; return its own."""
+    """Move a GPU kernel's fallback functions out to `module`; return the main one."""
     kernel, made = name_of(holder), dict[str, str]()
     inside = holder.regions[0].blocks[0].operations
     functions = [op for op in inside if isinstance(op, func.FuncOp)]

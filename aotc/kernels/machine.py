@@ -129,7 +129,7 @@ class Machine:
         return {**asdict(self), "multipliers": rows}
 
     def multipliers_of(self, left: str, right: str, within: int = 0) -> list[Mma]:
-        """Return the multiply-add instructions for two operand dtypes, best first.
+        """Return the multiply-adds for operand dtypes and right bound, best first.
 
         Args:
             left: the dtype of the left operand.
@@ -145,7 +145,7 @@ class Machine:
         ]
 
     def multiplier_of(self, left: str, right: str, terms: int) -> Mma:
-        """Return the instruction that sums `terms` products of two dtypes at a time."""
+        """Return the instruction that sums `terms` products at a time, else FMA."""
         found = [
             mma
             for mma in (*self.multipliers, FMA)
@@ -174,7 +174,7 @@ class Machine:
     def tile_cycles(
         self, steps: int, rows: int, vectors: int, busy: float | None = None
     ) -> float:
-        """Return the modelled cycles in which a register tile of sums is computed.
+        """Return the modelled cycles of computing a register tile of sums, in `steps`.
 
         A step takes as long as its multiply-adds, its loads, or one of them until its
         result is there, whichever is longest; a tile pays for its beginning and end.

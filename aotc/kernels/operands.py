@@ -148,7 +148,7 @@ def is_repeated(value: Value) -> bool:
 
 
 def _broadcast_chain(value: Value) -> list[Broadcast | Reshape]:
-    """Return the reshapes behind a value, and then the broadcast that starts them."""
+    """Return the reshapes that end in a value, last first, and then any broadcast."""
     found: list[Broadcast | Reshape] = []
     while isinstance(op := defining_op(value), (Broadcast, Reshape)):
         found.append(op)

@@ -64,25 +64,25 @@ class Quantization:
         return found
 
 
-def _before_rounding(found: Quantization) -> Quantization | None:
-    """Extend a match backwards, through adds and clamps, past its rounding, or fail."""
+def _before_rounding(matched: Quantization) -> Quantization | None:
+    """Extend a match backwards, past its rounding; None if there is no rounding."""
     is_rounded = False
     while True:
-        op = defining_op(found.source)
-        inner = _before_clamp(found, op)
+        op = defining_op(matched.source)
+        inner = _before_clamp(matched, op)
         if isinstance(op, RoundEven):
             is_rounded = True
-            inner = replace(found, source=op.x)
+            inner = replace(matched, source=op.x)
         elif isinstance(op, Add) and not is_rounded:
-            inner = _before_add(found, op)
+            inner = _before_add(matched, op)
         if inner is None:
-            return found if is_rounded else None
-        found = inner
+            return matched if is_rounded else None
+        matched = inner
 
 
-def _before_clamp(found: Quantization, op: object) -> Quantization | None:
+def _before_clamp(matched: Quantization, op: object) -> Quantization | None:
     """Extend a match backwards over one clamp to whole numbers; None for other ops."""
-    low, high = float(found.low), float(found.high)
+    low, high = float(matched.low), float(matched.high)
     below: float | None = low
     above: float | None = high
     source: Value
@@ -99,21 +99,21 @@ def _before_clamp(found: Quantization, op: object) -> Quantization | None:
     if not (below.is_integer() and above.is_integer()):
         return None
     bounds = int(max(low, below)), int(min(high, above))
-    return Quantization(source, *bounds, found.zero)
+    return Quantization(source, *bounds, matched.zero)
 
 
-def _before_add(found: Quantization, op: Add) -> Quantization | None:
+def _before_add(matched: Quantization, op: Add) -> Quantization | None:
     """Extend a match backwards over an added whole number; None for other numbers."""
     source, number = _split_constant(op)
     if number is None or not number.is_integer() or abs(number) > _MOST:
         return None
     offset = int(number)
-    low, high = found.low - offset, found.high - offset
-    return Quantization(source, low, high, found.zero + offset)
+    low, high = matched.low - offset, matched.high - offset
+    return Quantization(source, low, high, matched.zero + offset)
 
 
 def _split_constant(op: Maximum | Minimum | Add) -> tuple[Value, float | None]:
-    """Split an op's operands into the varying one and its constant number, or None."""
+    """Return an op's varying operand, and the other's constant number or None."""
     number = splat_of(op.rhs)
     if number is not None:
         return op.lhs, number

@@ -54,7 +54,7 @@ def evaluate(
 def evaluate_region(
     function: Function, arguments: Sequence[np.ndarray], symbols: Sequence[int]
 ) -> list[np.ndarray] | None:
-    """Compute the results of a region in NumPy, for `with_region` of `aotc.reference`.
+    """Compute the results of a region in NumPy; None for a loop.
 
     None for a loop, whose steps call regions.
     """

@@ -306,7 +306,7 @@ def _why_convolution(op: ConvGeneral, _: Machine) -> str:
     )
 
 
-def _sizes_of_batch(op: Attention) -> list[Size]:
+def _sizes_of_heads(op: Attention) -> list[Size]:
     """Return an attention's sizes but for batch and positions."""
     return [*Tensor.of(op.query).shape[2:], *Tensor.of(op.key).shape[2:]]
 
@@ -338,7 +338,7 @@ _OF_ROWS = _Expected("rows", _sizes_of_row, _why_rows)
 _EXPECTED: dict[type[GraphOp], _Expected] = {
     DotGeneral: _Expected("rows", _sizes_of_columns, _why_product),
     ConvGeneral: _Expected("images", _sizes_of_image, _why_convolution),
-    Attention: _Expected("positions", _sizes_of_batch, _why_attention),
+    Attention: _Expected("positions", _sizes_of_heads, _why_attention),
     AlongAxis: _OF_ROWS,
     Normalize: _OF_ROWS,
 }

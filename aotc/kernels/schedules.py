@@ -97,7 +97,7 @@ class TunedSchedules:
     def choose(
         self, fused: Fused, anchor: GraphOp, key_of_kernel: Callable[[], str]
     ) -> Fused:
-        """Return a kernel with its measured schedule, or as it is if there is none.
+        """Return a kernel with its measured schedule, noted as used, or else as it is.
 
         Args:
             fused: the kernel, as the model has it.

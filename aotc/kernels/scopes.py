@@ -49,21 +49,21 @@ def _add(
     functions: Mapping[str, Function],
     name: str,
     weights: list[Value],
-    found: Weights,
+    recorded: Weights,
     *,
     with_invariants: bool,
 ) -> None:
     """Record the weight values of a function and, recursively, of its loops' bodies."""
     function = functions[name]
-    found[name] = known = weight_values(function, weights)
+    recorded[name] = known = weight_values(function, weights)
     for op, loop in _loops_in(function, functions):
         captured = range(loop.first_capture, len(op.operands))
         given = [n for n in captured if with_invariants or op.operands[n] in known]
         for body in loop.functions:
-            if body not in found:
+            if body not in recorded:
                 arguments = functions[body].entry_block.arguments
                 inner = [arguments[n] for n in given]
-                _add(functions, body, inner, found, with_invariants=with_invariants)
+                _add(functions, body, inner, recorded, with_invariants=with_invariants)
 
 
 def _loops_in(

@@ -48,7 +48,7 @@ def term_of(function: Function) -> Term | None:
 
 
 def expression_of(op: GraphOp, operand: int) -> Expression | None:
-    """Return the expression of an op's operand in a region's arguments; None if none.
+    """Return the expression of an op's operand, given its number; None if no view.
 
     None where the nest reads no view of it. An op that is not elementwise has no
     operands there.
@@ -66,7 +66,7 @@ def _has_other_ops(expression: Expression) -> bool:
 
 
 def _with_cascades(function: Function) -> tuple[Function, Module | None]:
-    """Return a copy of a region with ops replaced by their cascades, and its module.
+    """Return a region with ops expanded to cascades, and its module; else itself, None.
 
     With it the module that it is in.
     """
@@ -100,7 +100,7 @@ class _Statements:
         self._known: dict[object, Expression] = {}
 
     def add_nests(self, op: GraphOp) -> None:
-        """Append a statement for each loop nest of an op; none if it has no nest."""
+        """Append a statement for each loop nest of an op; none if it has no nests."""
         for nest in type(op).nests(op):
             operands = list(op.operands)[nest.first : nest.first + len(nest.reads)]
             factors = tuple(map(self.expression, operands, nest.reads))
@@ -119,7 +119,7 @@ class _Statements:
         self._given.add(statement.value)
 
     def _only_moved(self, statement: Statement) -> list[Statement]:
-        """Return the earlier statements that write the value a copy statement reads.
+        """Return the statements whose value only a copy reads, whole; [] if none.
 
         None of them if anything else reads it.
         """
@@ -133,7 +133,7 @@ class _Statements:
         return own if all(each.nest.place is not None for each in own) else []
 
     def require(self, value: Value) -> None:
-        """Append a statement that computes a value, unless one does."""
+        """Append a statement that computes a value, unless one has been appended."""
         if value in self._given:
             return
         kind = Tensor.of(value)
@@ -208,7 +208,7 @@ def _is_elementwise(op: GraphOp) -> bool:
 
 
 def _through(op: GraphOp, access: Access) -> Access:
-    """Return an access to a view op's source, composed of the view and `access`."""
+    """Return an access function for a view op's source: its view, then `access`."""
 
     def read(x: View) -> View | None:
         found = view_of_result(op, x)
@@ -218,7 +218,7 @@ def _through(op: GraphOp, access: Access) -> Access:
 
 
 def _within(outer: Nest, inner: Nest) -> Access:
-    """Return the access to a part of a part, composed of both nests' places."""
+    """Return the place function of `inner`'s part inside of `outer`'s part."""
 
     def place(whole: View) -> View | None:
         assert outer.place is not None

@@ -118,7 +118,7 @@ class Apply:
         return False
 
     def nodes(self) -> Iterator[Expression]:
-        """Yield the expression and all expressions inside, each once."""
+        """Yield the expression and all its subexpressions, each once."""
         rest, seen = [cast(Expression, self)], set[int]()
         while rest:
             node = rest.pop()

@@ -107,7 +107,7 @@ class _ProductOperand:
 
 
 def without_transposes(op: DotGeneral) -> DotGeneral:
-    """Replace a product by one that reads its operands before their transposes.
+    """Make a product read its operands before transposes; return it, or its new one.
 
     A transpose of the left operand stays where its rows would lie unevenly without, or
     where terms that are integers would not lie beside each other.

@@ -18,7 +18,7 @@ SORTED = 1 << 12  # elements of a row
 
 
 def typical_size(size: Size, wanted: int) -> int:
-    """Return a static size for planning: the usual one, else near `wanted`."""
+    """Return a static size for planning: the usual one, else `wanted` in its bounds."""
     if (usual := optimum(size)) is not None:
         return max(1, usual)
     least, most = bounds(size)

@@ -51,14 +51,14 @@ class KernelArguments:
     scratch: ScratchMemory | None = None
     write_inner: Callable[[Function, KernelArguments], None] | None = None
 
-    def write_region(self, function: Function, given: KernelArguments) -> None:
-        """Emit the kernel of another region inline, with arguments of its own."""
+    def write_region(self, function: Function, arguments: KernelArguments) -> None:
+        """Emit the kernel of another region inline, with `arguments` as its own."""
         assert self.write_inner is not None
-        self.write_inner(function, given)
+        self.write_inner(function, arguments)
 
     @property
     def own(self) -> ScratchMemory:
-        """The scratch memory of a kernel whose family asks for some."""
+        """The scratch memory of this share; the kernel's family must ask for some."""
         assert self.scratch is not None
         return self.scratch
 

@@ -40,7 +40,7 @@ class _Lines:
     first: Value
 
     def tops(self, dilation: int) -> list[Value]:
-        """Emit the image line at which each of the windows' lines lies."""
+        """Emit the image line numbers of these window lines, given the dilation."""
         return [add(self.first, number * dilation) for number in self.numbers]
 
 
@@ -88,7 +88,7 @@ class ByteWindows:
     def _without_padding(
         self, lines: _Lines, weights: Values, totals: Values
     ) -> tuple[Values, Values]:
-        """Zero the weights of lines in the padding, and add those products to sums."""
+        """Emit weights that are 0 for padding lines, and totals with those products."""
         if sees_no_padding(self.geometry):
             return weights, totals
         inside = [*map(self._is_inside, lines.tops(self.geometry.dilation[0]))]
@@ -128,7 +128,7 @@ class ByteWindows:
         weights: Sequence[Value],
         totals: Values,
     ) -> Values:
-        """Emit sums with the products of some lines of the windows added."""
+        """Emit `totals` plus the products of some lines of the windows."""
         found = list(totals)
         begins = self._begins(rows, lines)
         for pixel, uses in rows_by_pixel(self.geometry, rows).items():
@@ -231,7 +231,7 @@ class ByteWindows:
         return vectors.call_intrinsic(self.mma.intrinsic, [total, *factors], total.type)
 
     def _without_offset(self, weights: Sequence[Value], totals: Values) -> Values:
-        """Emit sums from which the effect of the instruction's offset is removed."""
+        """Emit `totals` less what the instruction's offset has added to them."""
         if self.mma is None or not self.mma.offset:
             return totals
         excess = constant(self._sum_type, 0)

@@ -38,14 +38,14 @@ def write(
     function: Function,
     anchor: ConvGeneral,
     schedule: ChainSchedule,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a chain's kernel: a run of lines of the last result."""
+    """Emit the body of a convolution chain's kernel, for a run of result lines."""
     stages = stages_of(anchor)
     assert stages is not None
     buffers = LineBuffers.of(stages, schedule)
-    chain = _Chain(function, stages, schedule, given, buffers)
-    chain.write(*given.workgroup)
+    chain = _Chain(function, stages, schedule, arguments, buffers)
+    chain.write(*arguments.workgroup)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Chain:
     def _stages_of_part(
         self,
     ) -> tuple[Contraction | None, WindowWriter, Contraction | None]:
-        """Return the emitters of the stages; None for those that the chain lacks."""
+        """Return the first, depthwise and last stage's emitters; None for no stage."""
         stages, cut = self.stages, self.schedule
         shape = geometry_of_stage(stages.depthwise)
         epilogue = self._epilogue_of(stages.depthwise)

@@ -34,16 +34,16 @@ def write(
     function: Function,
     anchor: Reduction | Normalize,
     tile: ColumnTile,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a kernel that reduces columns of matrices."""
+    """Emit the body of a kernel that reduces columns of matrices, as `anchor` does."""
     sizes = known_matrices(anchor)
-    epilogue = Epilogue.of(function, anchor, given, tile.lanes)
+    epilogue = Epilogue.of(function, anchor, arguments, tile.lanes)
     operations = function.entry_block.operations
     others = [op for op in operations if isinstance(op, Reduction) and op != anchor]
-    side = vectors_of(1 + len(others), given.known_machine)
+    side = vectors_of(1 + len(others), arguments.known_machine)
     kernel = _ColumnKernel(anchor, others, sizes, tile, epilogue, side)
-    kernel.write(*given.workgroup, given.size(sizes.count))
+    kernel.write(*arguments.workgroup, arguments.size(sizes.count))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class _ColumnKernel:
             self._write_columns(matrix, add(column, first), there)
 
     def _write_columns(self, matrix: Value, column: Value, count: int) -> None:
-        """Emit the reduction of as many columns as fit the registers."""
+        """Emit the reduction and epilogue of `count` columns that fit the registers."""
         begin = scale(matrix, self.sizes.length * self.sizes.width)
         columns = _ColumnLoop(self, begin, column, count)
         here = columns.places(scale(matrix, self.sizes.width))
@@ -164,14 +164,14 @@ class _ColumnLoop:
 
     def reduce(
         self,
-        how: Combination,
+        combination: Combination,
         operands: Sequence[Value],
         change: Callable[[int, Value], Value] = lambda number, x: x,
     ) -> list[Values]:
         """Emit the reduction of some tensors' columns; return vectors for each tensor.
 
         Args:
-            how: they make it.
+            combination: of the elements of a column.
             operands: the tensors.
             change: makes what is combined of an element, given the number of its
                 vector.
@@ -189,7 +189,7 @@ class _ColumnLoop:
         side = -(-self.count // self._lanes)
         rows = side * len(operands)
         walk = Walk(rows, kernel.sizes.length, self._lanes, kernel.tile.steps, width=1)
-        found = walk.reduce(how, elements)
+        found = walk.reduce(combination, elements)
         return [found[first : first + side] for first in range(0, rows, side)]
 
     @property

@@ -33,26 +33,26 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: GraphOp, sweep: Sweep, given: KernelArguments
+    function: Function, anchor: GraphOp, sweep: Sweep, arguments: KernelArguments
 ) -> None:
-    """Emit the body of a depthwise convolution's or pooling's kernel."""
+    """Emit the body of a depthwise convolution's or pooling's kernel (`anchor`'s)."""
     image = image_of(anchor)
-    epilogue = Epilogue.of(function, anchor, given, sweep.lanes)
+    epilogue = Epilogue.of(function, anchor, arguments, sweep.lanes)
     geometry = image.geometry
-    lines = given.size(geometry.lines)
+    lines = arguments.size(geometry.lines)
     reduction = reduction_of(anchor, epilogue)
     windows = WindowWriter(geometry, sweep, lines, reduction, epilogue)
     if not geometry.is_float:
         mma = None
         if sweep.terms > 1:
             dtypes = geometry.dtype, geometry.right_dtype
-            mma = given.known_machine.multiplier_of(*dtypes, sweep.terms)
+            mma = arguments.known_machine.multiplier_of(*dtypes, sweep.terms)
         memory, weights = (
             epilogue.memories[each] for each in (image.source, anchor.operands[1])
         )
         of_bytes = ByteWindows(geometry, sweep, memory, weights, image.fill, mma)
         windows = replace(windows, of_bytes=of_bytes)
-    windows.write(*given.workgroup)
+    windows.write(*arguments.workgroup)
 
 
 @dataclass(frozen=True)

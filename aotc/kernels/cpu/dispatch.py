@@ -60,7 +60,7 @@ class _CpuDispatch:
 
     @property
     def has_runs(self) -> bool:
-        """Return whether each share is one run, with at most as many as threads."""
+        """Return whether a kernel takes runs of workgroups, at most one per thread."""
         return self.kernel.family.has_runs
 
     def most_shares(self, lowering: Lowering) -> Value:
@@ -110,7 +110,7 @@ class CpuKernelCalls:
 
 
 def _dispatch_of(region: Function) -> _CpuDispatch:
-    """Write a region's kernel if new; return the function that dispatches it."""
+    """Write a region's kernel if new; return its dispatch function and sizes."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
     name = f"{name_of(region)}.kernel"
@@ -188,15 +188,17 @@ def _write_kernel(module: Module, name: str, kernel: PlannedKernel[Any, Any]) ->
         holder.attributes[KERNEL] = attribute_of(stated)
 
 
-def _write_inner(region: Function, given: KernelArguments) -> None:
+def _write_inner(region: Function, arguments: KernelArguments) -> None:
     """Emit a region's kernel inline, all workgroups one after the other."""
     kernel = PlannedKernel.of(region, FAMILIES)
     assert kernel is not None
     emit = EMITTERS[kernel.name]
-    columns, rows = map(given.size, kernel.workgroups)
+    columns, rows = map(arguments.size, kernel.workgroups)
 
     def write(x: Value, y: Value) -> None:
-        emit(region, kernel.anchor, kernel.schedule, replace(given, workgroup=(x, y)))
+        emit(
+            region, kernel.anchor, kernel.schedule, replace(arguments, workgroup=(x, y))
+        )
 
     if kernel.family.has_runs:
         write(vectors.index(0), arith.muli(columns, rows))

@@ -149,7 +149,7 @@ def logistic(x: Value) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent, to 5 ulp; NaN for NaN.
+    """Emit the hyperbolic tangent, to 5 ulp; NaN stays NaN.
 
     A quotient of polynomials takes fewer operations than one with e**x.
     """
@@ -171,7 +171,7 @@ def gelu_tanh(x: Value) -> Value:
 
 
 def _power_parts(x: Value, factor: float, bias: int) -> tuple[Value, Value]:
-    """Emit `p`, about 0.7 to 1.4, and n, where 2**(factor x) is p 2**n, to 1.2 ulp.
+    """Emit p and exponent bits of 2**n, where 2**(factor x) is p 2**n, to 1.2 ulp.
 
     n is an integer, with a bias added, shifted to where a float has its exponent.
     """

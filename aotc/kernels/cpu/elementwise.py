@@ -17,12 +17,12 @@ def write(
     function: Function,
     anchor: GraphOp,
     schedule: MovementBlocks,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
     """Emit the body of a kernel of elementwise ops, row by row."""
     *outer, last = Tensor.of(anchor.results[0]).shape
     width, lanes = static_size(last), schedule.lanes
-    epilogue = Epilogue.of(function, anchor, given, lanes)
+    epilogue = Epilogue.of(function, anchor, arguments, lanes)
     ((value, memory),) = epilogue.results
 
     def write_row(row: Value) -> None:
@@ -35,6 +35,6 @@ def write(
 
         visit_parts(width, lanes, write_vector)
 
-    rows = given.size(element_count(tuple(outer)))
-    bounds = block_bounds(given.workgroup[0], schedule.block, rows)
+    rows = arguments.size(element_count(tuple(outer)))
+    bounds = block_bounds(arguments.workgroup[0], schedule.block, rows)
     loops.repeat_for(*bounds, 1, write_row)

@@ -128,7 +128,7 @@ class _SharedValues:
     def find(
         self, value: Value, place: VectorPosition, read: Callable[[], Value]
     ) -> Value:
-        """Return a value's cached vector at a column, or emit its load."""
+        """Return a value's cached vector at a column, or emit and cache `read()`."""
         key = value, place.key
         if key not in self.known:
             with self.before or nullcontext():
@@ -159,7 +159,7 @@ class Epilogue:
         cls,
         function: Function,
         anchor: GraphOp,
-        given: KernelArguments,
+        arguments: KernelArguments,
         lanes: int,
         *,
         packed: int | None = None,
@@ -169,15 +169,15 @@ class Epilogue:
         Args:
             function: the region.
             anchor: whose first result the sums are.
-            given: the arguments of the kernel.
+            arguments: the arguments of the kernel.
             lanes: of a vector.
             packed: the number of an argument that does not lie as the region has it.
         """
-        known = given.operands_of(function)
+        known = arguments.operands_of(function)
         if packed is not None:
             del known[function.entry_block.arguments[packed]]
-        results = given.results_of(function)
-        return cls(anchor.results[0], known, results, lanes, given.machine)
+        results = arguments.results_of(function)
+        return cls(anchor.results[0], known, results, lanes, arguments.machine)
 
     def write(
         self,
@@ -255,13 +255,13 @@ class Epilogue:
 
     @property
     def _quantizes(self) -> bool:
-        """Return whether results are bytes, whose code is long."""
+        """Return whether some result is quantised to bytes, whose code is long."""
         return any(Tensor.of(value).dtype in NARROW for value, _ in self.results)
 
     def _write(
         self,
         places: Sequence[VectorPosition],
-        every: Mapping[Value, Sequence[Value]],
+        sums: Mapping[Value, Sequence[Value]],
         shared: _SharedValues,
     ) -> None:
         """Emit results for some vectors, given those of sums, a few at a time."""
@@ -271,7 +271,7 @@ class Epilogue:
             here = slice(first, first + count)
             known = {
                 value: self._round_all(value, found[here])
-                for value, found in every.items()
+                for value, found in sums.items()
             }
             some, first = places[here], first + count
             found = [self._value(x, known, some, shared) for x, _ in self.results]
@@ -345,12 +345,12 @@ class Epilogue:
         known[value] = found
         return found
 
-    def _round_all(self, value: Value, found: Sequence[Value]) -> list[Value]:
+    def _round_all(self, value: Value, unrounded: Sequence[Value]) -> list[Value]:
         """Emit vectors rounded to a value's dtype."""
         dtype = Tensor.of(value).dtype
-        return [round_to(x, dtype, self.machine) for x in found]
+        return [round_to(x, dtype, self.machine) for x in unrounded]
 
-    def _lower(self, op: GraphOp, given: Sequence[list[Value]]) -> list[Value]:
+    def _lower(self, op: GraphOp, operands: Sequence[list[Value]]) -> list[Value]:
         """Emit an op on vectors of operands, at each of some positions.
 
         A long formula is a chain of operations, each of which waits for the one before.
@@ -359,15 +359,15 @@ class Epilogue:
         """
         if isinstance(op, Cast):
             dtypes = Tensor.of(op.x).dtype, Tensor.of(op.y).dtype
-            return [_cast(x, *dtypes) for x in given[0]]
+            return [_cast(x, *dtypes) for x in operands[0]]
         if isinstance(op, Lookup):
-            return [look_up(x, op.table) for x in given[0]]
-        if type(op).is_approximated and len(given[0]) > 1:
-            long = [vectors.concatenate(each) for each in given]
+            return [look_up(x, op.table) for x in operands[0]]
+        if type(op).is_approximated and len(operands[0]) > 1:
+            long = [vectors.concatenate(each) for each in operands]
             (found,) = as_tuple(type(op).lower(VectorLowering(), op, *long))
             return vectors.split(found, self.lanes)
         found = []
-        for each in zip(*given, strict=True):
+        for each in zip(*operands, strict=True):
             found += as_tuple(type(op).lower(VectorLowering(), op, *each))
         return found
 
@@ -422,7 +422,7 @@ def _row_of(place: VectorPosition, width: int) -> Value:
 
 
 def convert_to_floats(x: Value, value: Value) -> Value:
-    """Emit the conversion of a value's vector to f32."""
+    """Emit the conversion of a vector of `value`'s dtype to f32."""
     return _cast(x, Tensor.of(value).dtype, "f32")
 
 

@@ -96,7 +96,7 @@ class Lines:
         Args:
             line: of results.
             window: the lines of the windows that are no padding.
-            write_tile: is given the first channel and the first feature of the rows.
+            write_tile: is given the rows of each tile.
         """
         shape = self.geometry
         pixels = add(scale(line.image, shape.size[0]), line.top)

@@ -58,7 +58,7 @@ def look_up(x: Value, table: np.ndarray) -> Value:
 
 
 def share_lookup(step: float, lanes: int) -> Callable[[Value], Value]:
-    """Return a function that emits lookups of `shares(step)` by vectors of f32.
+    """Return a function that emits lookups in the table of 2**24 e**(-step n).
 
     Where processors permute vectors of floats, it multiplies an entry for the upper
     half of a byte by one for the lower half. Others read the products from the stack.

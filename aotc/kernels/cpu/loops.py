@@ -26,7 +26,7 @@ def loop(
 def repeat_for(
     first: Value | int, last: Value | int, step: int, body: Callable[[Value], None]
 ) -> None:
-    """Emit a loop that runs `body(i)` for each index."""
+    """Emit a loop that runs the code of `body(i)` for each index."""
 
     def write(number: Value, _: Values) -> Values:
         body(number)
@@ -56,7 +56,7 @@ def choose(
     then: Callable[[], Values],
     otherwise: Callable[[], Values],
 ) -> Values:
-    """Emit a branch with results: return those of `then` or of `otherwise`."""
+    """Emit a branch with results of types `kinds`; return what its sides yield."""
     op = scf.IfOp(condition, kinds, has_else=True)
     for block, write in ((op.then_block, then), (op.else_block, otherwise)):
         with ir.InsertionPoint(block):

@@ -35,19 +35,23 @@ def write(
     function: Function,
     anchor: Concatenate,
     schedule: MovementBlocks,
-    given: KernelArguments,
+    kernel_arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a concatenation's kernel."""
+    """Emit the body of a kernel of concatenations, of which `anchor` is the last."""
     arguments = list(function.entry_block.arguments)
-    *sources, result = given.memories
+    *sources, result = kernel_arguments.memories
     memories = dict(zip(arguments, sources, strict=True))
     lanes, parts, column = schedule.lanes, [], 0
     for value in parts_of(anchor):
         parts.append(_RowPart.of(anchor, value, column, lanes))
         column += parts[-1].width
-    kernel = _MovementKernel(anchor.axis, column, lanes, parts, memories, result, given)
-    rows = given.size(element_count(Tensor.of(anchor.y).shape[: anchor.axis]))
-    first = scale(given.workgroup[0], schedule.block)
+    kernel = _MovementKernel(
+        anchor.axis, column, lanes, parts, memories, result, kernel_arguments
+    )
+    rows = kernel_arguments.size(
+        element_count(Tensor.of(anchor.y).shape[: anchor.axis])
+    )
+    first = scale(kernel_arguments.workgroup[0], schedule.block)
     last = arith.minui(add(first, schedule.block), rows)
     loops.repeat_for(first, last, 1, kernel.write_row)
 
@@ -151,30 +155,30 @@ class _MovementKernel:
 
 
 def _place(
-    view: View, given: KernelArguments, row: Value, column: Value, first: int
+    view: View, arguments: KernelArguments, row: Value, column: Value, first: int
 ) -> Value:
     """Emit the offset of an element in a viewed source, by row and column.
 
     Args:
         view: of the memory that it is in.
-        given: the sizes.
+        arguments: the sizes.
         row: its number along the axes before `first`.
         column: its number along the others.
         first: the axis.
     """
     rank = len(view.axes)
     before, after = (view.group(axes) for axes in (range(first), range(first, rank)))
-    begin = add(_distance(given, before, row), _distance(given, after, column))
+    begin = add(_distance(arguments, before, row), _distance(arguments, after, column))
     (first_element,) = view.begin
     assert isinstance(first_element, int)
     return add(begin, first_element)
 
 
-def _distance(given: KernelArguments, strides: Strides, number: Value) -> Value:
+def _distance(arguments: KernelArguments, strides: Strides, number: Value) -> Value:
     """Emit the distance of an element by its number along nested strides."""
     found = index(0)
     for stride in reversed(strides[1:]):
-        size = given.size(stride.size)
+        size = arguments.size(stride.size)
         here = arith.remui(number, size)
         number = arith.divui(number, size)
         found = arith.addi(found, scale(here, static_size(stride.step)))

@@ -67,19 +67,22 @@ class _MemoryOffset:
 
 
 def write(
-    function: Function, anchor: GraphOp, schedule: NestSchedule, given: KernelArguments
+    function: Function,
+    anchor: GraphOp,
+    schedule: NestSchedule,
+    kernel_arguments: KernelArguments,
 ) -> None:
     """Emit the body of a kernel whose term is written as plain loops."""
     term = term_of(function)
     assert term is not None
     values = [*term.arguments, *term.results]
-    pairs = zip(values, given.memories, strict=True)
+    pairs = zip(values, kernel_arguments.memories, strict=True)
     memories = {value: _MemoryOffset(memory) for value, memory in pairs}
-    room = Room(given)
+    room = Room(kernel_arguments)
     for value in temporaries_of(term):
         memories[value] = _MemoryOffset(*room.take(value))
     for group in _groups(term.statements):
-        _NestWriter.of(group, memories, schedule.lanes, given).write()
+        _NestWriter.of(group, memories, schedule.lanes, kernel_arguments).write()
 
 
 def _groups(statements: Sequence[Statement]) -> list[list[Statement]]:
@@ -192,7 +195,7 @@ class _NestWriter:
         statements: Sequence[Statement],
         memories: Mapping[Value, _MemoryOffset],
         lanes: int,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> _NestWriter:
         """Return the emitter of statements that share loops, merging what it can."""
         nest = statements[0].nest
@@ -214,7 +217,7 @@ class _NestWriter:
             kept = 1
             places = known[: len(places)]
             reads = dict(zip(reads, known[len(places) :], strict=True))
-        found = cls(statements, sizes, kept, places, reads, lanes, given)
+        found = cls(statements, sizes, kept, places, reads, lanes, arguments)
         axes = (kept - 1, len(sizes) - 1)
         axis = next(filter(found._has_vectors, axes), None)
         if axis is None:

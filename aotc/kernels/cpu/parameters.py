@@ -116,13 +116,13 @@ class KernelParameters:
 
     @cached_property
     def numbers(self) -> list[tuple[int, ...]]:
-        """The tuples of one number for each kernel, without repetitions."""
+        """The number parameters, without repetitions: tuples of one for each kernel."""
         columns = (each for each in self.columns if not each.is_table)
         return [*dict.fromkeys(map(_numbers_in, columns))]
 
     @cached_property
     def tables(self) -> list[tuple[np.ndarray, ...]]:
-        """The tuples of one table for each kernel, without repetitions."""
+        """The table parameters, without repetitions: tuples of one for each kernel."""
         columns = (each for each in self.columns if each.is_table)
         return [*{each.texts: tuple(each.arrays) for each in columns}.values()]
 
@@ -211,7 +211,7 @@ class KernelParameters:
 
 
 def _numbers_in(column: Column) -> tuple[int, ...]:
-    """Return the number that each kernel has in all lanes of a constant."""
+    """Return, for each kernel, the number in all lanes of a constant, as its bits."""
     return tuple(int(each.flat[0]) for each in column.arrays)
 
 
@@ -229,7 +229,7 @@ def _constant_of(number: Value, kind: Type) -> Value:
 
 
 def _compare_with(bound: Value) -> None:
-    """Replace maxnumf and minnumf by a bound that is not NaN by a select, in place."""
+    """Replace maxnumf and minnumf with a constant, not NaN, by selects, in place."""
     for use in [*bound.uses]:
         op = use.owner
         if op.name in _BOUNDED:
@@ -246,7 +246,7 @@ def _move_body(old: Function, new: Function, arguments: Sequence[Value]) -> None
 
     Args:
         old: the function.
-        new: that gets them.
+        new: that gets its ops.
         arguments: of the new one, in the place of those of the old one.
     """
     for before, after in zip(old.arguments, arguments, strict=True):

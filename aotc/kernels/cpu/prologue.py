@@ -45,7 +45,7 @@ class Prologue:
     def of(
         cls, op: GraphOp, packed: Value, memories: Mapping[Value, Value], lanes: int
     ) -> Prologue | None:
-        """Return what computes a product's second operand; None if memory holds it.
+        """Return the emitter of a product's second operand; None if memory holds it.
 
         Args:
             op: the product.
@@ -63,7 +63,7 @@ class Prologue:
         return cls(factor.value, loaded, others, memories, epilogue, lanes)
 
     def apply(self, loaded: Value, column: Value, key: int, count: int) -> Value:
-        """Emit the operand's vector from the one loaded from memory.
+        """Emit a vector of the operand from the one loaded from memory.
 
         Args:
             loaded: the vector that memory holds.

@@ -22,7 +22,7 @@ class Room:
         self._at: Value | int = 0 if given.scratch is None else given.scratch.begin
 
     def take(self, value: Value, count: int = 1) -> tuple[Value, Value]:
-        """Allocate memory for `count` copies of a value; return it with the offset."""
+        """Allocate memory for `count` copies of a value; return (memref, offset)."""
         if not is_in_scratch(value):
             elements = static_size(element_count(Tensor.of(value).shape))
             element = lowered_element(Tensor.of(value).dtype)

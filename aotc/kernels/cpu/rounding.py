@@ -45,18 +45,20 @@ def round_to(x: Value, dtype: str, machine: Machine | None = None) -> Value:
     return _round_to_f16(x) if dtype == "f16" else x
 
 
-def round_to_bytes(x: Value, found: Quantization) -> Value:
+def round_to_bytes(x: Value, quantization: Quantization) -> Value:
     """Emit the quantisation of a vector of f32 to bytes, held as i32; NaN gives 0.
 
     A sum with a large number rounds as `round_even` does (Knuth, The Art of Computer
     Programming 2, 4.2.2), and ends with the bits of the whole number.
     """
-    low, high = (constant(x.type, number) for number in (found.low, found.high))
+    low, high = (
+        constant(x.type, number) for number in (quantization.low, quantization.high)
+    )
     # of NaN and a number these give the number
     inside = arith.minnumf(arith.maxnumf(x, low), high)
     bits = bits_of(arith.addf(inside, constant(x.type, _WHOLE)))
-    whole = arith.addi(bits, _integers(x, found.zero - _WHOLE_BITS))
-    if found.low + found.zero == 0:
+    whole = arith.addi(bits, _integers(x, quantization.zero - _WHOLE_BITS))
+    if quantization.low + quantization.zero == 0:
         return whole
     return arith.select(float_compare("UNO", x, x), _integers(x, 0), whole)
 

@@ -24,15 +24,18 @@ _LANES = 16  # elements that are copied at a time
 
 
 def write(
-    function: Function, anchor: Operation, schedule: Schedule, given: KernelArguments
+    function: Function,
+    anchor: Operation,
+    schedule: Schedule,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a kernel that is a whole scan."""
+    """Emit the body of a kernel that runs a whole scan; `anchor` is the scan's call."""
     loop = ScanLoop.of(anchor)
-    operands = given.operands_of(function)
-    results = dict(given.results_of(function))
+    operands = arguments.operands_of(function)
+    results = dict(arguments.results_of(function))
     taken = [operands[value] for value in loop.call.operands]
     made = [results[value] for value in loop.call.results]
-    _ScanWriter(loop, taken, made, given, Room(given)).write()
+    _ScanWriter(loop, taken, made, arguments, Room(arguments)).write()
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class _ScanWriter:
                 self._copy(place_at(turn), self.made[number], x)
 
     def _carried_places(self, number: int) -> Callable[[Value], Value]:
-        """Return what gives the memory of a carried value in even and in odd steps."""
+        """Return a function of a turn (0 or 1) that emits a carried value's memref."""
         if number in self.loop.updated_in_place:
             return lambda turn: self.made[number]
         value = self.loop.carried()[number]
@@ -125,7 +128,7 @@ class _ScanWriter:
                 self._copy(known[value], home, value)
 
     def _call(self, call: func.CallOp, known: dict[Value, Value]) -> None:
-        """Emit a region's kernel inline, for the memory of its operands and results."""
+        """Emit a region's kernel inline, on the memory of its operands and results."""
         region = next(x for op, x in self.loop.regions() if op == call)
         memories = [known[x] for x in (*call.operands, *call.results)]
         inner = replace(self.given, memories=memories, scratch=self.room.rest)
@@ -151,13 +154,13 @@ class _ScanWriter:
         count = size if isinstance(size, int) else self.given.size(size)
         return vectors.part_of(memory, begin, count)
 
-    def _copy(self, source: Value, target: Value, like: Value) -> None:
-        """Emit a copy of all elements of a value between memrefs."""
-        size = element_count(Tensor.of(like).shape)
+    def _copy(self, source: Value, target: Value, value: Value) -> None:
+        """Emit a copy of all elements of `value` from one memref to another."""
+        size = element_count(Tensor.of(value).shape)
         end = self.given.size(size)
         whole = arith.subi(end, arith.remui(end, index(_LANES)))
         first: Value | int = 0
-        if Tensor.of(like).dtype != "bool":
+        if Tensor.of(value).dtype != "bool":
 
             def copy_vector(at: Value) -> None:
                 vector = vectors.load_as_is(source, at, _LANES)

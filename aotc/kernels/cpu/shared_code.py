@@ -36,7 +36,7 @@ _KIND = re.compile(REPLACEABLE)
 
 
 def share_kernels(module: Module) -> bool:
-    """Merge the kernels of a lowered module that differ in constants alone.
+    """Merge CPU kernels that differ in constants alone; return whether there are any.
 
     Returns:
         Whether there are any.
@@ -120,7 +120,7 @@ def _shared_kernels(alike: Sequence[_KernelText]) -> Iterator[_SharedKernels]:
 
 
 def _constants_in(function: Function) -> list[Operation]:
-    """Return a kernel's constants that `_KernelText` leaves out of the structure."""
+    """Return a kernel's constant ops that parameters can replace, in program order."""
     found: list[Operation] = []
 
     def visit(op: Operation) -> ir.WalkResult:
@@ -135,7 +135,7 @@ def _constants_in(function: Function) -> list[Operation]:
 def _columns_of(
     constants: Sequence[Operation], alike: Sequence[_KernelText]
 ) -> list[Column]:
-    """Return, for each constant, the numbers that all kernels have there."""
+    """Return a `Column` for each constant: its attributes in all kernels."""
     numbers = zip(*(each.numbers for each in alike), strict=True)
     return [Column(*each) for each in zip(constants, numbers, strict=True)]
 
@@ -156,7 +156,7 @@ class _SharedKernels:
     parameters: KernelParameters
 
     def call(self, call: func.CallOp, member: int) -> str:
-        """Replace one kernel's call by a call of the merged kernel.
+        """Replace a kernel's call by one of the merged kernel; return the callee.
 
         Args:
             call: of the function that dispatches the kernel.

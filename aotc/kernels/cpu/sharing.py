@@ -16,13 +16,13 @@ from aotc.mlir import Value, arith
 
 
 def run_count_value(work: Value, workgroups: Value) -> Value:
-    """Emit `run_count` of index values."""
+    """Emit the most runs of a dispatch, as `run_count` of `kernels.sharing` has it."""
     runs = arith.ceildivui(workgroups, index(RUN))
     return arith.minui(share_count_value(work, runs), index(MOST_RUNS))
 
 
 def share_count_value(work: Value, workgroups: Value) -> Value:
-    """Emit `share_count` of index values."""
+    """Emit the number of shares, as `share_count` of `kernels.sharing` has it."""
     wanted = arith.minui(arith.divui(work, index(grain.SHARE)), workgroups)
     found = index(COUNTS[0])
     for count in COUNTS[1:]:

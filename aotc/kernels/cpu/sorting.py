@@ -29,11 +29,11 @@ _SIDE_BY_SIDE = 8  # elements that are compared with the top at once
 
 
 def write(
-    function: Function, anchor: Argsort, schedule: Schedule, given: KernelArguments
+    function: Function, anchor: Argsort, schedule: Schedule, arguments: KernelArguments
 ) -> None:
     """Emit the body of an argsort's kernel, for one row."""
-    source, result = given.memories
-    _Heap(anchor, given, source, result).write(given.workgroup[0])
+    source, result = arguments.memories
+    _Heap(anchor, arguments, source, result).write(arguments.workgroup[0])
 
 
 class _Item(NamedTuple):
@@ -91,7 +91,7 @@ class _Heap:
         loops.repeat_for(0, add(end, -1), 1, move_top)
 
     def _take_others(self, first: Value) -> None:
-        """Emit the scan of the rest of the row for items that precede the top."""
+        """Emit the scan of the row's rest: items that precede the top replace it."""
         size = self._given.size(self._size)
         rest = arith.subi(size, first)
         some = arith.subi(rest, arith.remui(rest, index(_SIDE_BY_SIDE)))

@@ -38,13 +38,13 @@ def write(
     function: Function,
     anchor: Transpose,
     schedule: MovementBlocks,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
     """Emit the body of a transpose's kernel."""
     nest = loops_of(anchor)
     assert nest is not None
     dtype = Tensor.of(anchor.y).dtype
-    kernel = _TransposeKernel(nest, schedule.lanes, schedule.block, dtype, given)
+    kernel = _TransposeKernel(nest, schedule.lanes, schedule.block, dtype, arguments)
     if nest.is_of_runs:
         kernel.write_runs()
     elif nest.is_of_few:

@@ -25,15 +25,18 @@ from aotc.mlir import Function, Value
 
 
 def write(
-    function: Function, anchor: GraphOp, schedule: UpdateBlocks, given: KernelArguments
+    function: Function,
+    anchor: GraphOp,
+    schedule: UpdateBlocks,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a kernel of elementwise ops alone, for one block."""
-    known, results = given.operands_of(function), given.results_of(function)
+    """Emit the body of a kernel of elementwise ops alone, which computes one block."""
+    known, results = arguments.operands_of(function), arguments.results_of(function)
 
     def write_part(part: RegionPart, block: Value) -> None:
         own = [results[number] for number in part.results]
         value, _ = own[0]
-        epilogue = Epilogue(value, known, own, schedule.lanes, given.machine)
+        epilogue = Epilogue(value, known, own, schedule.lanes, arguments.machine)
         _write_block(epilogue, part, schedule, block)
 
     def write_from(parts: Sequence[RegionPart], block: Value) -> None:
@@ -48,7 +51,7 @@ def write(
             lambda: write_from(others, add(block, -count)),
         )
 
-    write_from(parts_of(function), given.workgroup[0])
+    write_from(parts_of(function), arguments.workgroup[0])
 
 
 def _write_block(

@@ -344,14 +344,14 @@ def pick(x: Value, places: Sequence[int]) -> Value:
     return x if is_all else _shuffle(x, x, list(places))
 
 
-def gather(found: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
-    """Emit a shuffle of several vectors, by (number of the vector, place in it).
+def gather(sources: Sequence[Value], places: Sequence[tuple[int, int]]) -> Value:
+    """Emit a shuffle of several vectors, by (number of a vector, element in it).
 
     A number of none of them stands for any element.
     """
     lanes = len(places)
-    made = pick(found[0], [at if number == 0 else 0 for number, at in places])
-    for this, vector in enumerate(found[1:], 1):
+    made = pick(sources[0], [at if number == 0 else 0 for number, at in places])
+    for this, vector in enumerate(sources[1:], 1):
         chosen = [
             lanes + at if number == this else n for n, (number, at) in enumerate(places)
         ]
@@ -367,7 +367,7 @@ def any_of(conditions: Value) -> Value:
 
 
 def greatest_index(x: Value) -> Value:
-    """Emit the greatest element of a vector of i32, as an index."""
+    """Emit the greatest element of a vector of i32, cast to the index type."""
     how = ir.Attribute.parse("#vector.kind<maxsi>")
     found = _make("vector.reduction", [x], x.type.element_type, kind=how)
     return arith.index_cast(ir.IndexType.get(), found)
@@ -381,7 +381,7 @@ def _shuffle(x: Value, y: Value, places: list[int]) -> Value:
 
 
 def iota_from(first: Value, lanes: int) -> Value:
-    """Emit a vector of i32: a number of type index and those after it."""
+    """Emit the i32 vector first, first + 1, …, from a number of type index."""
     numbers = np.arange(lanes, dtype=np.int32)
     steps = constant_of(ir.DenseElementsAttr.get(numbers, type=_integers(lanes)))
     return arith.addi(repeat_index(first, lanes), steps)

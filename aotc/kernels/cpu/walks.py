@@ -33,17 +33,21 @@ def visit_parts(length: int, size: int, visit: Callable[[Value, int], None]) -> 
 
 
 def visit_some_parts(
-    some: tuple[Value, int], length: int, size: int, visit: Callable[[Value, int], None]
+    part_range: tuple[Value, int],
+    length: int,
+    size: int,
+    visit: Callable[[Value, int], None],
 ) -> None:
     """Emit a loop over some consecutive parts of a run, by their numbers.
 
     Args:
-        some: the first of them, and how many there are, or fewer at the end of the run.
+        part_range: the first of them, and how many there are, or fewer at the end of
+            the run.
         length: of the run.
         size: of a part, unless it is the last one of the run.
         visit: is given the number of a part, and how many elements it has.
     """
-    first, count = some
+    first, count = part_range
     end = add(first, count)
     whole, rest = divmod(length, size)
     if whole:

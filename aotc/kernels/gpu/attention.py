@@ -204,7 +204,7 @@ class _AttentionWriter:
         return self._factor(frame, scores, 0, scores.nest.sizes, factor_dtype(scores))
 
     def _inner(self, scores: Statement, at: int) -> TileAxis:
-        """Return the tile axis along the depth of a head, all of it in one tile."""
+        """Emit the axis along a head's depth, as rows (`at` 0) or columns (1)."""
         shape, tile = scores.nest.sizes, _padded(_depth(self._parts))
         return axis_of(self._writing.sizes, shape, self._loops.summed, 0, tile, at)
 
@@ -213,10 +213,10 @@ class _AttentionWriter:
         return Frame(self._writing.sizes, (self._batch, *axes))
 
     def _factor(
-        self, frame: Frame, statement: Statement, place: int, shape: Shape, dtype: str
+        self, frame: Frame, statement: Statement, number: int, shape: Shape, dtype: str
     ) -> Value:
-        """Emit the tile of a product's factor in a dtype, 0 outside of its axes."""
-        factor = before_widening(statement.factors[place])
+        """Emit the tile of a statement's factor in a dtype, 0 outside of axes."""
+        factor = before_widening(statement.factors[number])
         tile = TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
         found = cast(tile.value(factor), Tensor.of(factor.value).dtype, dtype)
         found = ops.spread(found, frame.shape)
@@ -334,7 +334,7 @@ class _AttentionWriter:
         sums: Value,
         scale: Value,
     ) -> Value:
-        """Emit the weighted sum of a block's values, added to the rescaled sums."""
+        """Emit the rescaled sums plus the weighted sum of a block's values."""
         statement = self._parts.sums
         here = TileEvaluator(
             frame,
@@ -356,12 +356,12 @@ class _AttentionWriter:
     def _block(
         self, shape: Shape, loops: tuple[int, ...], first: Int, at: int
     ) -> TileAxis:
-        """Return the tile axis of a block of keys, as rows or columns."""
+        """Emit the axis of a block of keys, as rows (`at` 0) or columns (1)."""
         sizes, keys = self._writing.sizes, self._schedule.keys
         return axis_of(sizes, shape, loops, first, keys, at)
 
     def _width_axis(self) -> TileAxis:
-        """Return the tile axis along a value, all of it in one tile."""
+        """Emit the tile axis along a value, all of it in one tile."""
         statement = self._parts.sums
         loop = len(statement.nest.result_loops) - 1
         tile = _padded(_width(self._parts))
@@ -393,12 +393,12 @@ class _AttentionWriter:
         )
 
     def _write_rows(
-        self, followers: Sequence[Statement], known: Mapping[Statement, Value]
+        self, followers: Sequence[Statement], computed: Mapping[Statement, Value]
     ) -> None:
-        """Emit statements with one element per row, and store their results."""
+        """Emit and store statements of one element per row, given `computed` ones."""
         frame, loops = self._frame(self._rows), Reindexing(self._shape[:-1])
         tile = TileEvaluator(frame, self._writing.memories, {}, loops)
-        for statement, elements in known.items():
+        for statement, elements in computed.items():
             tile.held[statement.value] = tile.hold(statement, elements)
         for statement in followers:
             (factor,) = statement.factors

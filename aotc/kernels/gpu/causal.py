@@ -17,7 +17,7 @@ from aotc.kernels.terms import Apply, Expression, Read, Statement
 
 
 def last_seen(highest: Statement) -> View | None:
-    """Return a view of 0, 1, …: the last key that each row may see; None if unmasked.
+    """Return a view whose elements are each row's last visible key; None if unmasked.
 
     It has the loops over scores as its axes, and may be behind all keys. None where
     scores do not end with a causal mask.
@@ -48,7 +48,7 @@ def _is_lowest(x: Expression) -> bool:
 
 
 def _positions(x: Expression) -> View | None:
-    """Return the view of 0, 1, … by which an expression reads an iota, or None."""
+    """Return an iota's read as a view of the sequence 0, 1, …; None for other reads."""
     view = x.view if isinstance(x, Read) and isinstance(x.op, Iota) else None
     if view is None or view.fill is not None:
         return None
@@ -68,7 +68,7 @@ def _positions(x: Expression) -> View | None:
 
 
 def _is_index(view: View, loop: int) -> bool:
-    """Return whether a view of 0, 1, … is the index of a loop."""
+    """Return whether a view of the sequence 0, 1, … gives the index of a loop."""
     steps = [
         (number, each.step)
         for number, own in enumerate(view.axes)

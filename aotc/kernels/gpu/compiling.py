@@ -94,7 +94,7 @@ class Resources:
 
 
 def _triton(name: str = "triton") -> Any:
-    """Import a module of Triton, or raise if Triton is not installed."""
+    """Import and return a module of Triton, or raise if Triton is not installed."""
     if not has_triton():
         raise SetupError(
             "missing-extra",

@@ -92,7 +92,7 @@ def _is_wide(loops: tuple[int, ...], sizes: Shape) -> bool:
 
 
 def fastest_loop(view: View) -> int | None:
-    """Return the loop along which a view reads contiguous memory; None if none does."""
+    """Return the loop along which a view reads long contiguous runs, or None."""
     if view.fill is not None or element_count(view.shape) == 0:
         return None
     for loop, strides in enumerate(view.flat().axes):

@@ -109,7 +109,7 @@ class NoTermKernel:
 def emit(
     term: Term, name: str, machine: Gpu, numerics: str = STRICT
 ) -> GpuKernel | NoTermKernel:
-    """Plan and write a term's kernel for a chip, in the first form that matches.
+    """Plan and write a term's kernel for a chip; return it, or why there is none.
 
     Args:
         term: of a region.
@@ -129,7 +129,7 @@ def emit(
 def emit_planned(
     term: Term, name: str, form_name: str, schedule: Any, precision: str
 ) -> GpuKernel | NoTermKernel:
-    """Write a term's kernel in a given form and schedule, as Triton IR.
+    """Write a term's kernel in a form and schedule; return it, or why there is none.
 
     Args:
         term: of a region.

@@ -170,7 +170,7 @@ def _adds_parts(op: GraphOp) -> bool:
 
 
 def term_of_op(op: GraphOp) -> Term | None:
-    """Return the term of an op alone, for its first result; None if it has none."""
+    """Return the term (loop nests) that computes an op's first result; None if none."""
     return _term_of_ops([op], [*dict.fromkeys(op.operands)])
 
 
@@ -182,21 +182,21 @@ def _planned_term(op: GraphOp) -> Term | None:
     return _term_of_ops([*before, op], movement.operands_of([*before, op]))
 
 
-def _term_of_ops(ops: Sequence[GraphOp], given: Sequence[Value]) -> Term | None:
-    """Return the term of consecutive ops, for the last one's first result, or None.
+def _term_of_ops(ops: Sequence[GraphOp], inputs: Sequence[Value]) -> Term | None:
+    """Return the term that computes the last op's first result; None if there is none.
 
     Args:
         ops: in order.
-        given: what they read of memory.
+        inputs: what they read of memory.
     """
     result = ops[-1].results[0]
     with ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            kinds = [value.type for value in given]
+            kinds = [value.type for value in inputs]
             function = func.FuncOp("alone", (kinds, [result.type]))
         block = function.add_entry_block()
-        values = dict(zip(given, block.arguments, strict=True))
+        values = dict(zip(inputs, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for op in ops:
                 made = clone(op, [copy_value(x, values) for x in op.operands])
@@ -253,14 +253,14 @@ def _why_not_joined(ops: Sequence[GraphOp], schedule: ProductTile, machine: Any)
     return f"{len(ops)} products cannot be joined as {schedule.to_plain()}"
 
 
-def _contraction(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
-    """Return the kernel family of products and convolutions for a precision."""
+def _contraction(planner: _Planning, numerics_level: str) -> KernelFamily[Any, Any]:
+    """Return the family of products and convolutions allowed from a numerics level."""
     return KernelFamily(
         anchors=(DotGeneral, ConvGeneral),
         schedule=ProductTile,
-        plan=planning.plan,
-        candidates=planning.candidates,
-        workgroups=planning.workgroups,
+        plan=planner.plan,
+        candidates=planner.candidates,
+        workgroups=planner.workgroups,
         epilogue=OF_COLUMNS,
         floats=_FLOATS,
         stored=lambda op: NARROW,
@@ -269,22 +269,22 @@ def _contraction(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
         ops_before=dequantizing_ops,
         plan_joined=_plan_joined,
         why_not_joined=_why_not_joined,
-        numerics=numerics,
+        numerics=numerics_level,
     )
 
 
-def _attention(planning: _Planning, numerics: str) -> KernelFamily[Any, Any]:
-    """Return the kernel family of attentions for a precision."""
+def _attention(planner: _Planning, numerics_level: str) -> KernelFamily[Any, Any]:
+    """Return the family of attentions allowed from a numerics level."""
     return KernelFamily(
         anchors=(Attention,),
         schedule=GpuAttentionTile,
         views=views_of_parts,
-        plan=planning.plan,
-        candidates=planning.candidates,
-        workgroups=planning.workgroups,
+        plan=planner.plan,
+        candidates=planner.candidates,
+        workgroups=planner.workgroups,
         floats=_FLOATS,
         all_results=True,
-        numerics=numerics,
+        numerics=numerics_level,
     )
 
 
@@ -403,7 +403,7 @@ def part_count(op: GraphOp, machine: Gpu) -> int:
 def factor_orders(
     op: DotGeneral, machine: Gpu, numerics: str, *, by_weight: bool
 ) -> dict[int, tuple[int, ...]]:
-    """Return the axis order in which a product reads its right factor faster, if any.
+    """Return {1: axis order} in which a product reads its right factor faster; else {}.
 
     Threads that multiply numbers one by one read neighbours of shared memory where
     columns are neighbours there; where they are not, products of f32 took 1.5 to 3.2

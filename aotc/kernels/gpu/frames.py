@@ -122,7 +122,7 @@ class Reindexing:
 
     @classmethod
     def of(cls, shape: Shape, read: View) -> Reindexing | None:
-        """Return the reindexing from loops that read a value to the value's own.
+        """Return the reindexing from loops that read a value to loops over it, or None.
 
         None where they do not read each element of it once.
 
@@ -217,7 +217,7 @@ class Frame:
         return Offset(number, along, masks)
 
     def _places(self, view: View) -> tuple[tuple[Value, ...], tuple[TileAxis, ...]]:
-        """Emit a source's indices, as tile axes, and masks of those inside of it."""
+        """Emit masks of a source's indices inside of it, and these as tile axes."""
         integers, masks = self.sizes.integers, [*self._masks(view)]
         axes = []
         for axis, ((first, rest), size) in enumerate(
@@ -270,7 +270,7 @@ class Frame:
         return [*zip(numbers, tiles, strict=True)]
 
     def _index(self, axis: TileAxis, inner: Size, size: Size | None) -> Int:
-        """Emit the part of an axis's linear index that counts for one stride."""
+        """Emit one stride's digit of an axis's linear index (index / inner % size)."""
         integers = self.sizes.integers
         whole = integers.add(axis.first, axis.along or 0)
         index = integers.divide(whole, self.sizes.of(inner))
@@ -287,13 +287,13 @@ class Frame:
 
     @property
     def inside(self) -> list[Value]:
-        """The masks of all axes, and the guard."""
+        """The masks of indices that exist, of each axis that has one; and the guard."""
         masks = [self.guard, *(axis.inside for axis in self.axes)]
         return [mask for mask in masks if mask is not None]
 
     @property
     def shape(self) -> ops.Shape | None:
-        """The shape of a tile that has all axes; None for a scalar."""
+        """The (rows, columns) of the whole tile; None if every axis is a batch axis."""
         along = [axis.along for axis in self.axes if axis.along is not None]
         return ops.common_shape(along)
 
@@ -349,7 +349,7 @@ def batch_of(shape: Shape, loops: Sequence[int], index: Int) -> TileAxis:
 
 
 def _may_be_outside(view: View, axis: int) -> tuple[bool, bool]:
-    """Return whether a view's indices may be below 0, and beyond its source's end."""
+    """Return whether a view's indices may be below 0, and whether beyond the end."""
     strides = [s for own in view.axes for s in own if s.axis == axis]
     first = last = view.begin[axis]
     for stride in strides:

@@ -187,10 +187,10 @@ def lift(body: Callable[..., Value], operands: Sequence[Value]) -> Value:
 
 
 def _write(
-    op: Operation, known: Mapping[Value, Value], shape: ops.Shape | None
+    op: Operation, tiles: Mapping[Value, Value], shape: ops.Shape | None
 ) -> Value:
     """Emit an op on elements as the same op, or a replacement, on tiles."""
-    operands = [known[value] for value in op.operands]
+    operands = [tiles[value] for value in op.operands]
     element = op.result.type
     kind = element if shape is None else ops.tensor_of(shape, element)
     if op.name == "arith.constant":

@@ -154,7 +154,7 @@ def _continues(reader: object, op: Concatenate) -> bool:
 
 
 def views_of_repeats(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source in memory of each operand that is a broadcast.
+    """Map each operand that is a broadcast to its source in memory.
 
     None of those that the kernel computes itself.
     """

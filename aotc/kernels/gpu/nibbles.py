@@ -49,7 +49,7 @@ def pack_nibbles(table: Dequantize, weights: Container[Value]) -> None:
 
 
 def unpacking_ops(table: Dequantize) -> list[GraphOp]:
-    """Return the ops, in order, that unpack nibbles for a dequantisation, if any do."""
+    """Return the ops, in order, that unpack nibbles for a dequantisation, or []."""
     choice = table.q.owner
     if isinstance(choice, ir.Block) or not isinstance(choice.opview, Select):
         return []

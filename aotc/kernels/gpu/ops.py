@@ -308,12 +308,12 @@ def _reduce(
 def loop(
     end: Value,
     step: Value,
-    held: Sequence[Value],
+    carried: Sequence[Value],
     body: Callable[[Value, Sequence[Value]], Sequence[Value]],
 ) -> list[Value]:
     """Emit a loop from 0 to `end` with carried values; return their final values."""
     zero = constant(end.type, 0)
-    made = scf.ForOp(zero, end, step, [*held])
+    made = scf.ForOp(zero, end, step, [*carried])
     block: Block = made.body
     with ir.InsertionPoint(block):
         scf.YieldOp(body(made.induction_variable, [*made.inner_iter_args]))

@@ -43,7 +43,7 @@ class _TritonPrinter:
         return [*lines, f"{indent}}}){tail}"]
 
     def _define(self, values: Sequence[Value]) -> list[str]:
-        """Give new values the next names; return these."""
+        """Assign the next names to new values; return the names."""
         for value in values:
             self._names[value] = f"%{len(self._names)}"
         return [self._names[value] for value in values]

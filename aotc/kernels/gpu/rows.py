@@ -345,14 +345,14 @@ class _RowWriter:
 
     def _loop(
         self,
-        held: list[Value],
+        carried: list[Value],
         body: Callable[[TileEvaluator, list[Value]], list[Value]],
     ) -> list[Value]:
         """Emit a loop over blocks of columns with carried values."""
         integers = self._writing.sizes.integers
         end = integers.value(self._writing.sizes.of(_columns(self._anchor)))
         step = integers.value(self._schedule.columns)
-        return ops.loop(end, step, held, lambda k, x: body(self._tile(k), [*x]))
+        return ops.loop(end, step, carried, lambda k, x: body(self._tile(k), [*x]))
 
 
 def _together(statements: Sequence[Statement]) -> list[list[Statement]]:

@@ -239,7 +239,7 @@ class _Scatter:
         return TileEvaluator(frame, self._writing.memories, {}, Reindexing(shape))
 
     def _block(self, k: Value, sums: Value) -> Value:
-        """Emit the addition of those updates of a block that go to the tile's rows."""
+        """Emit `sums` plus those updates of a block that go to the tile's rows."""
         parts, schedule, sizes = self._parts, self._schedule, self._writing.sizes
         loops = tuple(parts.anchor.nest.combined_loops)
         axis = axis_of(sizes, self._shape, loops, k, schedule.block, 1)
@@ -271,7 +271,7 @@ class _Scatter:
         return ops.loop(count, one, [sums, start], add_next)[0]
 
     def _add(self, k: Value, place: Value, sums: Value) -> Value:
-        """Emit the addition of one update of a block to its row of the tile."""
+        """Emit `sums` with one update of a block added to its row of the tile."""
         parts, integers = self._parts, self._writing.sizes.integers
         at = integers.add(k, integers.wide(place))
         batch = batch_of(self._shape, tuple(parts.anchor.nest.combined_loops), at)

@@ -113,7 +113,7 @@ class SumGroup:
         return [*op.operands]
 
     def _takes(self, value: Value, made: GraphOp) -> bool:
-        """Return whether the group computes a value that one of its ops reads."""
+        """Return whether the group can add the op that makes a value which it reads."""
         if not self._is_wide(value):
             return self._follows and self._is_of_sums(value)
         readers = (use.owner for use in value.uses)

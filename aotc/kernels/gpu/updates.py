@@ -45,7 +45,7 @@ def workgroups(op: GraphOp, schedule: ElementTile) -> tuple[Size, Size]:
 
 
 def safe_parts(function: Function) -> tuple[list[int], list[int]]:
-    """Return the parts as `memory_parts`, but -1 where updating in place would race.
+    """Return a region's `memory_parts`, but -1 where updating in place would race.
 
     A thread reads and writes the same elements where all have one width: Triton gives
     a thread as many neighbours as fit into some bytes. One element is read by all.

@@ -31,7 +31,7 @@ _ON_THE_WAY = Cast, Reshape, Transpose  # from an integer of a weight to a facto
 
 
 def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source of each operand that is a reshape."""
+    """Map each operand that is a reshape to its source."""
     found = {}
     for value in op.operands:
         view = defining_op(value)
@@ -41,7 +41,7 @@ def views_of_reshapes(op: GraphOp) -> Mapping[Value, Value]:
 
 
 def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source of each operand of a product that its kernel reads as a view.
+    """Map each operand of a product that its kernel reads as a view to its source.
 
     Those are reshapes, slices, windows, and images in zeros; of products by
     instructions for matrices, also kernels of convolutions that are turned around.
@@ -58,11 +58,11 @@ def views_of_factors(op: GraphOp) -> Mapping[Value, Value]:
     return found
 
 
-def _source(op: GraphOp, number: int, known: tuple[type[GraphOp], ...]) -> Value:
+def _source(op: GraphOp, number: int, view_ops: tuple[type[GraphOp], ...]) -> Value:
     """Return the source of an operand behind view ops, or the operand itself."""
     value: Value = op.operands[number]
     found, moves = value, list[GraphOp]()
-    while isinstance(inner := defining_op(value), known) and _is_cheap(inner):
+    while isinstance(inner := defining_op(value), view_ops) and _is_cheap(inner):
         moves.append(inner)
         value = inner.operands[0]
         if _is_read_as(op, number, value, moves):
@@ -98,7 +98,7 @@ def _is_read_as(op: GraphOp, number: int, source: Value, moves: list[GraphOp]) -
 
 
 def views_of_parts(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source of each operand that is a slice, perhaps with reshapes.
+    """Map each operand that is a slice, perhaps with reshapes, to its source.
 
     So a query, a key and a value are read that are columns of one tensor.
     """

@@ -74,7 +74,7 @@ class AttentionSizes:
 
     @property
     def scratch(self) -> tuple[int, int]:
-        """The elements that a query has on the stack: of its own, and for each key."""
+        """The stack elements of a query: (always, and for each key of a block)."""
         if self.is_gradient:  # itself and its cotangent; a weight and a slope
             return self.depth + self.width, 2
         return 1 + self.depth + (self.width if self.is_narrow else 0), 1
@@ -156,7 +156,7 @@ class AttentionTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """Queries of a workgroup, or of a block."""
+        """The number of queries of a workgroup, or of a block of one."""
         return self.lanes * self.vectors
 
 

@@ -26,7 +26,7 @@ _FEW_COLUMNS = 64  # the same, where its lines do not stay in the second cache
 def time_of(
     geometry: ConvolutionGeometry, tile: ContractionTile, machine: Machine
 ) -> float:
-    """Return the modelled cycles of a product, by its sums or by reading its weight."""
+    """Return a product's modelled cycles: for its sums, or for reading its weight."""
     weight = geometry.depth * geometry.features * geometry.bytes
     reading = weight / machine.memory_bytes if weight > KEPT_BYTES else 0.0
     sums = cycles(geometry, tile.rows, tile.vectors, machine, tile.terms)

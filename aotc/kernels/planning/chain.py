@@ -48,7 +48,7 @@ class ChainSchedule(Schedule):
 
     @property
     def expand(self) -> ContractionTile | None:
-        """The tile of the first convolution, its weight not packed; None without."""
+        """The tile of the first convolution, its weight not packed; None if absent."""
         if not self.expand_rows:
             return None
         return ContractionTile(
@@ -57,7 +57,7 @@ class ChainSchedule(Schedule):
 
     @property
     def project(self) -> ContractionTile | None:
-        """The tile of the last convolution, its weight packed; None without."""
+        """The tile of the last convolution, its weight packed; None if absent."""
         if not self.project_rows:
             return None
         return ContractionTile(

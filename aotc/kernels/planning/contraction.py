@@ -106,7 +106,7 @@ def _plan_lying(
 def factor_orders(
     op: DotGeneral, machine: Machine, numerics: str, *, by_weight: bool
 ) -> dict[int, tuple[int, ...]]:
-    """Return the axis order in which a product reads its left operand faster, if any.
+    """Return {0: axis order} in which a product reads its left operand faster; else {}.
 
     Args:
         op: the product.
@@ -229,10 +229,12 @@ def plan_alike(
     return found
 
 
-def _like(op: GraphOp, tile: ContractionTile, own: ContractionTile) -> ContractionTile:
+def _like(
+    op: GraphOp, tile: ContractionTile, replaced: ContractionTile
+) -> ContractionTile:
     """Return a re-planned tile with prefetching as the tile that it replaces has it."""
     tile = _fetch_next(known_geometry(op), tile)
-    return plan_fetching(op, tile) if own.ahead else tile
+    return plan_fetching(op, tile) if replaced.ahead else tile
 
 
 def candidates(
@@ -322,7 +324,7 @@ def _can_be_packed(geometry: ConvolutionGeometry) -> bool:
 
 def plan_joined(
     ops: Sequence[GraphOp],
-    own: Sequence[ContractionTile],
+    tiles: Sequence[ContractionTile],
     machine: Machine,
     *,
     interleaved: bool,
@@ -331,7 +333,7 @@ def plan_joined(
 
     Args:
         ops: the products, all by weights.
-        own: the tile of each of them alone.
+        tiles: the tile of each of them alone.
         machine: that computes them.
         interleaved: whether a panel has the same columns of all of them.
 
@@ -341,20 +343,20 @@ def plan_joined(
     """
     geometries = [known_geometry(op) for op in ops]
     whole = whole_geometry(geometries)
-    if any(tile.lanes != machine.lanes for tile in own):
+    if any(tile.lanes != machine.lanes for tile in tiles):
         return None
-    if own[0].dequantizes:
+    if tiles[0].dequantizes:
         tile = dequantized.plan_joined(
-            ops[0], whole, own, machine, interleaved=interleaved
+            ops[0], whole, tiles, machine, interleaved=interleaved
         )
     elif interleaved:
-        tile = choose_interleaved(whole.typical, len(ops), machine, own[0].terms)
+        tile = choose_interleaved(whole.typical, len(ops), machine, tiles[0].terms)
     else:
-        tile = _best_for_all(geometries, own, machine)
+        tile = _best_for_all(geometries, tiles, machine)
     if tile is None:
         return None
     tile = with_blocks(whole.typical, replace(tile, block=1, products=1, ahead=0))
-    if tile.block == 1 and any(each.block == 1 and each.ahead for each in own):
+    if tile.block == 1 and any(each.block == 1 and each.ahead for each in tiles):
         tile = replace(tile, ahead=1)
     tile = _fetch_next(whole, tile)
     return replace(tile, interleaved=len(ops) if interleaved else 1)
@@ -412,7 +414,7 @@ def second_columns(op: GraphOp, tile: ContractionTile) -> range | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source of each operand that the kernel reads through a view op.
+    """Map each operand that the kernel reads through a view op to its source.
 
     Windows over an image are read from it, dequantised rows as integers, and rows by a
     dequantised weight as the bf16 that they are.

@@ -62,7 +62,7 @@ def plan(op: Attention, machine: Machine) -> DecoderTile | None:
 
 
 def workgroups(op: Attention, tile: DecoderTile) -> tuple[Size, Size]:
-    """Return the numbers of workgroups: key heads of all batches, and 1."""
+    """Return the numbers of workgroups: heads of all batches, and 1."""
     sizes = AttentionSizes.of(op)
     return sizes.batch * sizes.heads, 1
 

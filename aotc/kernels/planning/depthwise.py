@@ -145,7 +145,7 @@ def _is_around(op: Pad) -> bool:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the padded image of bytes mapped to its source, if the kernel pads it."""
+    """Map the padded image of bytes to its source, if the kernel pads it; else {}."""
     if geometry_of(op) is None:
         return {}
     source, x = image_of(op).source, op.operands[0]

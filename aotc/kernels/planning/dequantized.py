@@ -168,7 +168,7 @@ def rounded_rows(op: GraphOp) -> Dequantize | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source of a product's rows, read before widening or dequantisation."""
+    """Map a product's rows to what they are widened or dequantised from, if read so."""
     rounded = rounded_rows(op)
     if rounded is not None:
         return {rounded.y: rounded.q}
@@ -199,7 +199,7 @@ def _for_rows(op: GraphOp, tile: ContractionTile, machine: Machine) -> Contracti
 def plan_joined(
     op: GraphOp,
     geometry: ConvolutionGeometry,
-    own: Sequence[ContractionTile],
+    tiles: Sequence[ContractionTile],
     machine: Machine,
     *,
     interleaved: bool,
@@ -211,14 +211,14 @@ def plan_joined(
     Args:
         op: the first of them.
         geometry: of one product with the features of all.
-        own: the tile of each of them alone.
+        tiles: the tile of each of them alone.
         machine: that computes them.
         interleaved: whether a panel has the same columns of all of them.
     """
-    one, *_ = own
-    if one.across or any(tile.columns != one.columns for tile in own):
+    one, *_ = tiles
+    if one.across or any(tile.columns != one.columns for tile in tiles):
         return None
-    vectors = one.vectors * len(own) if interleaved else one.vectors
+    vectors = one.vectors * len(tiles) if interleaved else one.vectors
     if vectors not in widths_of(geometry.typical, machine):
         return None
     tile = choose_tile(geometry.typical, machine, 1, vectors)

@@ -106,7 +106,7 @@ def number_of(read: Read) -> float | int | bool | None:
 
 
 def applied_in(statement: Statement) -> Iterator[Apply]:
-    """Yield the elementwise ops in a statement's factors, repeated ones too."""
+    """Yield the `Apply` expressions in a statement's factors, once for each factor."""
     for factor in statement.factors:
         yield from (node for node in factor.nodes() if isinstance(node, Apply))
 

@@ -62,7 +62,7 @@ def reduced_axes(op: GraphOp) -> tuple[int, ...]:
 
 
 def leading_axes(op: GraphOp) -> tuple[int, ...]:
-    """Return the reduced axes that lead the shape; only the first if all do."""
+    """Return the reduced axes that lead the shape; only the first if all are."""
     axes, rank = reduced_axes(op), Tensor.of(op.operands[0]).rank
     count = sum(axis == place for place, axis in enumerate(axes))
     return axes[: count if count < rank else 1]

@@ -64,7 +64,7 @@ def rows_of(op: GraphOp) -> Size:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Return the source in memory of each operand that is a broadcast."""
+    """Map each operand that is a broadcast to its source in memory."""
     found = {x: operand_of(x) for x in op.operands if is_repeated(x)}
     return {x: read.source for x, read in found.items() if read.in_memory}
 
@@ -74,12 +74,15 @@ def operands_made_elementwise(op: GraphOp) -> Sequence[Value]:
     return [x for x in op.operands if not is_repeated(x)]
 
 
-def _can_be_last(op: GraphOp, known: Elementwise) -> bool:
+def _can_be_last(op: GraphOp, elementwise: Elementwise) -> bool:
     """Return whether a kernel can end with an op and read its broadcast operands."""
-    if not known.takes(op) or (isinstance(op, Select) and condition_of(op) is None):
+    if not elementwise.takes(op) or (
+        isinstance(op, Select) and condition_of(op) is None
+    ):
         return False
     return not any(
-        is_repeated(x) and isinstance(known.operand(x), Whole) for x in op.operands
+        is_repeated(x) and isinstance(elementwise.operand(x), Whole)
+        for x in op.operands
     )
 
 
@@ -95,15 +98,15 @@ def _is_read_by_elements(op: GraphOp) -> bool:
     )
 
 
-def _ops_behind(op: GraphOp, known: Elementwise, depth: int) -> Iterator[GraphOp]:
+def _ops_behind(op: GraphOp, elementwise: Elementwise, depth: int) -> Iterator[GraphOp]:
     """Yield an op and the ops before it that its kernel can compute, up to a depth."""
     yield op
     for value in op.operands:
         made = defining_op(value)
         if not isinstance(made, GraphOp) or not depth or not has_one_use(value):
             continue
-        if not is_repeated(value) and known.takes(made):
-            yield from _ops_behind(made, known, depth - 1)
+        if not is_repeated(value) and elementwise.takes(made):
+            yield from _ops_behind(made, elementwise, depth - 1)
 
 
 def _is_repeated(op: GraphOp) -> bool:
@@ -121,7 +124,7 @@ def _is_repeated(op: GraphOp) -> bool:
 
 
 def _alike(values: Sequence[Value]) -> list[Value]:
-    """Return values together with other casts of their sources to the same type."""
+    """Return values and other casts of their sources, all of the first one's type."""
     found = dict.fromkeys(values)
     for value in values:
         made = made_by(value, Cast)

@@ -81,12 +81,12 @@ class ScanLoop:
                 yield op, self.functions[callee_of(op)]
 
     def home(self, value: Value) -> int | None:
-        """Return the number of the body's first result that a value is, or None."""
+        """Return the index of the body's first result that is this value, or None."""
         return self._homes.get(value)
 
     @cached_property
     def _homes(self) -> dict[Value, int]:
-        """The number of the first result of the body that each returned value is."""
+        """The index of the body's first result that is each returned value."""
         numbered = [*enumerate(self.returned)]
         return {value: number for number, value in reversed(numbered)}
 
@@ -107,7 +107,7 @@ class ScanLoop:
         return frozenset(filter(self._is_updated_in_place, range(self.scan.carries)))
 
     def _is_updated_in_place(self, number: int) -> bool:
-        """Return whether a step reads a carried value to compute its next one alone.
+        """Return whether a step reads a carried value only to write its next there.
 
         So it adds to the gradient of a weight: the kernel that reads an element writes
         the one that takes its place, once.

@@ -20,7 +20,7 @@ _SCAN, _STEP, _PASS, _MERGE, _MERGES = 8.0, 88.0, 2.4, 200.0, 2
 
 
 def plan(op: Argsort, machine: Machine) -> Schedule | None:
-    """Return the (empty) schedule of an argsort along the last axis; None if slower.
+    """Return the (empty) schedule of an argsort on the last axis; None for no kernel.
 
     How many positions are wanted is static, or all of the row.
     """

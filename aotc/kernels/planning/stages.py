@@ -62,15 +62,15 @@ class ChainStages:
 def stages_of(op: GraphOp) -> ChainStages | None:
     """Return the longest chain of convolutions that an op ends; None if none."""
     if _is_depthwise(op):
-        made = _maker(op, _is_dense)
+        made = _producer(op, _is_dense)
         return ChainStages(made[0], op, None, made[1]) if made else None
     if not _is_of_pixels(op):
         return None
-    made = _maker(op, _is_depthwise)
+    made = _producer(op, _is_depthwise)
     if made is None:
         return None
     depthwise, between = made
-    first = _maker(depthwise, _is_dense)
+    first = _producer(depthwise, _is_dense)
     found = ChainStages(None, depthwise, op, between)
     if first is not None:
         found = ChainStages(first[0], depthwise, op, [*first[1], *between])
@@ -100,7 +100,7 @@ def _is_depthwise(op: object) -> TypeGuard[ConvGeneral]:
     return op.groups == channels == Tensor.of(op.y).shape[-1] and channels != 1
 
 
-def _maker(
+def _producer(
     op: ConvGeneral, is_wanted: Callable[[object], bool]
 ) -> tuple[ConvGeneral, list[GraphOp]] | None:
     """Return the convolution behind another's image, and the ops between; or None.

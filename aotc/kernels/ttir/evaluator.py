@@ -88,9 +88,9 @@ class _Program:
         self._values: dict[int, Any] = {}
         self.steps = 0
 
-    def run(self, block: TritonBlock, given: Sequence[Any]) -> list[Any]:
-        """Run the ops of a block; return the operands of its terminator."""
-        self._values.update(zip(block.arguments, given, strict=True))
+    def run(self, block: TritonBlock, arguments: Sequence[Any]) -> list[Any]:
+        """Run the ops of a block on arguments; return its terminator's operands."""
+        self._values.update(zip(block.arguments, arguments, strict=True))
         *steps, end = block.steps
         self.steps += len(steps)
         for step in steps:

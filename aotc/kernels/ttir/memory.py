@@ -76,7 +76,7 @@ class Buffer:
         return ~self.is_unknown
 
     def load(self, at: np.ndarray, mask: np.ndarray, program: int) -> np.ndarray:
-        """Return elements where a mask is set; record the program as their reader.
+        """Return the elements at `at`, any where the mask is false; record the reader.
 
         Raises:
             CompileError: `bad-kernel`: one is outside, unknown, or written by a program

@@ -137,7 +137,7 @@ class _Reading:
         return TritonBlock(arguments, tuple(map(self._step, block.operations)))
 
     def _define(self, values: Sequence[Value]) -> tuple[int, ...]:
-        """Give new values the next numbers; return these."""
+        """Assign the next numbers to new values; return the numbers."""
         for value in values:
             self._numbers[value] = len(self._numbers)
         return tuple(self._numbers[value] for value in values)

@@ -38,16 +38,19 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Attention, tile: AttentionTile, given: KernelArguments
+    function: Function,
+    anchor: Attention,
+    tile: AttentionTile,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of an attention's kernel for many queries."""
-    head, part = given.workgroup
+    """Emit the body of an attention's kernel for many queries; `anchor` is its op."""
+    head, part = arguments.workgroup
     scratch = SoftmaxScratch.allocate(tile, AttentionSizes.of(anchor))
-    queries = queries_of(anchor, given, head, scale(part, tile.columns))
-    memories = AttentionMemories.of(function, anchor, given)
-    known = given.operands_of(function)
+    queries = queries_of(anchor, arguments, head, scale(part, tile.columns))
+    memories = AttentionMemories.of(function, anchor, arguments)
+    known = arguments.operands_of(function)
     keys = known[anchor.key], known[anchor.value]
-    _AttentionKernel(anchor, given, memories, queries, tile, scratch, *keys).write()
+    _AttentionKernel(anchor, arguments, memories, queries, tile, scratch, *keys).write()
 
 
 class _AttentionKernel(WeightedSums, ScoreWriter):
@@ -106,7 +109,7 @@ class _AttentionKernel(WeightedSums, ScoreWriter):
         return OnlineSoftmax([lowest] * count, [zero] * count)
 
     def _finish_softmax(self, softmax: OnlineSoftmax) -> None:
-        """Store the log-sum-exp of queries, if read, and the results' factors."""
+        """Emit stores of the log-sum-exp, if read, and of 1 / total as factors."""
         memory = self.memories.logsum
         if memory is not None:
             self._store_factors(logarithm_of_sum(softmax))

@@ -55,27 +55,27 @@ class HeadRows:
 def rows_of(
     function: Function,
     op: Attention,
-    given: KernelArguments,
+    arguments: KernelArguments,
     queries: Queries,
     lanes: int,
 ) -> tuple[HeadRows, HeadRows]:
-    """Make readers of the keys and the values of a workgroup's head.
+    """Return readers of the keys and of the values of a workgroup's head.
 
     Args:
         function: the region.
         op: what is computed.
-        given: the sizes, and the number of the workgroup.
+        arguments: the sizes, and the number of the workgroup.
         queries: of the head.
         lanes: of a vector.
     """
     sizes, views = AttentionSizes.of(op), caches_by_heads(op)
-    head = arith.divui(given.workgroup[0], index(sizes.heads // sizes.shared))
-    epilogue = Epilogue.of(function, op, given, lanes)
+    head = arith.divui(arguments.workgroup[0], index(sizes.heads // sizes.shared))
+    epilogue = Epilogue.of(function, op, arguments, lanes)
 
     def rows(operand: Value, begin: Value, size: int) -> HeadRows:
         value, step = views.get(operand, operand), sizes.shared * size
         if operand in views:
-            begin, step = scale(given.scale(head, sizes.positions), size), size
+            begin, step = scale(arguments.scale(head, sizes.positions), size), size
         memory = epilogue.memories[_argument_behind(value, epilogue)]
         return HeadRows(value, epilogue, memory, begin, step)
 

@@ -43,14 +43,14 @@ from aotc.mlir import Function, Value, arith
 
 
 def write(
-    function: Function, anchor: Attention, tile: DecoderTile, given: KernelArguments
+    function: Function, anchor: Attention, tile: DecoderTile, arguments: KernelArguments
 ) -> None:
-    """Emit the body of an attention's kernel for few queries."""
-    memories = AttentionMemories.of(function, anchor, given)
-    queries = queries_of(anchor, given, given.workgroup[0], index(0))
-    key, value = rows_of(function, anchor, given, queries, tile.lanes)
+    """Emit the body of an attention's kernel for few queries; `anchor` is its op."""
+    memories = AttentionMemories.of(function, anchor, arguments)
+    queries = queries_of(anchor, arguments, arguments.workgroup[0], index(0))
+    key, value = rows_of(function, anchor, arguments, queries, tile.lanes)
     scratch = _Scratch.allocate(tile, AttentionSizes.of(anchor))
-    _Decoder(anchor, given, memories, queries, tile, key, value, scratch).write()
+    _Decoder(anchor, arguments, memories, queries, tile, key, value, scratch).write()
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class _Decoder(WorkgroupAttention):
         return bias_strides(self.op)
 
     def write(self) -> None:
-        """Emit the attention of all queries of one head of keys."""
+        """Emit the attention of all queries of one head (of `AttentionSizes`)."""
         self._each_query(self._start_query)
         end, keys = self._end_of_seen(), self.tile.keys
         rest = arith.remui(end, index(keys))
@@ -163,7 +163,7 @@ class _Decoder(WorkgroupAttention):
         self._each_query(self._finish_query)
 
     def _end_of_seen(self) -> Value:
-        """Emit the end of the positions that the bias lets some query see."""
+        """Emit the position after the last one that the bias lets any query see."""
         positions, lanes = self.given.size(self.sizes.positions), self._lanes
         if self._strides.position == 0:
             return positions
@@ -301,7 +301,7 @@ class _Decoder(WorkgroupAttention):
         return add(self.queries.bias, self.given.scale(query, self._strides.query))
 
     def _weigh(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Emit a block's softmax weights for a query; update highest and total."""
+        """Emit a block's softmax weights of a query; update its maximum and total."""
         groups = parts(self.tile.keys, self._lanes)
         if isinstance(block.count, int):
             scores = [self._score(block, query, group) for group in groups]
@@ -385,7 +385,7 @@ class _Decoder(WorkgroupAttention):
         return sums
 
     def _add_values(self, block: _DecoderKeyBlock, query: Value) -> None:
-        """Emit a query's sums, rescaled, plus a block's weighted values."""
+        """Emit the update of a query's stored sums: rescaled, plus weighted values."""
         found = parts(self.sizes.width, self._lanes)
         for first in range(0, len(found), self.tile.width):
             panel = found[first : first + self.tile.width]
@@ -394,7 +394,7 @@ class _Decoder(WorkgroupAttention):
     def _add_panel(
         self, block: _DecoderKeyBlock, query: Value, panel: list[tuple[int, int]]
     ) -> None:
-        """Emit some vectors of a query's sums: rescaled, plus a block's values."""
+        """Emit the update of some vectors of a query's sums, see `_add_values`."""
         lanes, rows = self._lanes, self.value
         begin = rows.at(block.start)
         factor, left = (

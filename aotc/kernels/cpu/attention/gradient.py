@@ -43,27 +43,27 @@ def write(
     function: Function,
     anchor: AttentionGradient,
     tile: AttentionTile,
-    given: KernelArguments,
+    arguments: KernelArguments,
 ) -> None:
-    """Emit the body of an attention gradient's kernel."""
-    sizes, known = AttentionSizes.of(anchor), given.operands_of(function)
+    """Emit the body of the kernel of an attention's gradient, the op `anchor`."""
+    sizes, known = AttentionSizes.of(anchor), arguments.operands_of(function)
     memories = AttentionMemories(
         *(known[x] for x in (anchor.query, anchor.bias, anchor.dy, anchor.logsum))
     )
     scratch = GradientScratch.allocate(tile, sizes)
-    results = dict(given.results_of(function))
+    results = dict(arguments.results_of(function))
     dquery, dkey, dvalue = (
         results.get(x) for x in (anchor.dquery, anchor.dkey, anchor.dvalue)
     )
     group = sizes.heads // sizes.shared
 
     def kernel(head: Value, first: Value) -> _GradientKernel:
-        number = add(scale(given.workgroup[0], group), head)
+        number = add(scale(arguments.workgroup[0], group), head)
         return _GradientKernel(
             anchor,
-            given,
+            arguments,
             memories,
-            queries_of(anchor, given, number, first),
+            queries_of(anchor, arguments, number, first),
             tile,
             scratch,
             known[anchor.key],
@@ -77,7 +77,7 @@ def write(
     kernel(index(0), index(0)).clear_keys()
 
     def write_head(head: Value) -> None:
-        length = given.size(sizes.length)
+        length = arguments.size(sizes.length)
         loops.repeat_for(
             0, length, tile.columns, lambda first: kernel(head, first).write()
         )
@@ -217,7 +217,7 @@ class _GradientKernel(ScoreWriter):
         ]
 
     def _clear(self, rows: RowsInMemory, count: Value) -> None:
-        """Emit zeros to some rows in memory."""
+        """Emit stores of zeros to the first `count` rows in memory."""
         assert isinstance(rows.length, int)
         lanes, found = self.tile.lanes, parts(rows.length, self.tile.lanes)
         zero = vectors.splat(0.0, lanes)
@@ -263,15 +263,15 @@ class _GradientKernel(ScoreWriter):
 
         visit_groups(block.tiles(self.tile.rows), write_tile)
 
-    def _place(self, key: Value, place: int) -> Value:
-        """Emit the offset of a vector of weights, given its tile's first key."""
-        row, vector = divmod(place, self.tile.vectors)
+    def _place(self, key: Value, number: int) -> Value:
+        """Emit the offset of a tile's vector of weights, by first key and number."""
+        row, vector = divmod(number, self.tile.vectors)
         at = scale(add(key, row), self.tile.columns)
         return add(at, vector * self.tile.lanes)
 
-    def _store(self, x: Value, memory: Value, key: Value, place: int) -> None:
-        """Emit the store of a vector of weights to scratch memory."""
-        vectors.store(x, memory, self._place(key, place), self.tile.lanes)
+    def _store(self, x: Value, memory: Value, key: Value, number: int) -> None:
+        """Emit the store of a tile's vector of weights, placed by `_place`."""
+        vectors.store(x, memory, self._place(key, number), self.tile.lanes)
 
     # ---- sums -----------------------------------------------------------------------
 
@@ -323,21 +323,21 @@ class _GradientKernel(ScoreWriter):
     def _add_rows(
         self,
         sums: RowsInMemory,
-        some: tuple[Value, int],
+        row_range: tuple[Value, int],
         weights: _Weights,
         terms: RowsInMemory,
         bounds: tuple[Value, Value],
     ) -> None:
-        """Emit the addition of weighted rows to rows of sums in memory.
+        """Emit `sums += weights @ terms`, for some rows of sums in memory.
 
         Args:
             sums: in memory.
-            some: the number of the first row, and how many rows there are.
+            row_range: the number of the first row, and how many rows there are.
             weights: of each row and each term.
             terms: the rows that are added.
             bounds: the number of the first of them, and the one after the last.
         """
-        lanes, (row, count) = self.tile.lanes, some
+        lanes, (row, count) = self.tile.lanes, row_range
         assert isinstance(sums.length, int)
         starts = [sums.at(self.given, add(row, n)) for n in range(count)]
         for panel in self.panels(sums.length):
@@ -375,7 +375,7 @@ def _in_memory(rows: RowsInMemory, memory: Value) -> RowsInMemory:
 
 
 def _rows_from(
-    rows: RowsInMemory, given: KernelArguments, number: Value
+    rows: RowsInMemory, arguments: KernelArguments, number: Value
 ) -> RowsInMemory:
     """Return the rows from number `number` on."""
-    return replace(rows, begin=rows.at(given, number))
+    return replace(rows, begin=rows.at(arguments, number))

@@ -50,7 +50,7 @@ class ScoreWriter(TiledWork):
     def _write_exponentials(
         self, block: KeyBlock, highest: Values, totals: Values
     ) -> Values:
-        """Replace a block's scores by exponentials; return `totals` plus their sums."""
+        """Emit exponentials over a block's scores; return `totals` plus their sums."""
         tile, lanes = self.tile, self.tile.lanes
         shifts = [finite(x) for x in highest]
 
@@ -152,16 +152,16 @@ class ScoreWriter(TiledWork):
         return found
 
     def multiply(
-        self, rows: RowsInMemory, some: tuple[Value, int], columns: Value
+        self, rows: RowsInMemory, row_range: tuple[Value, int], columns: Value
     ) -> Values:
         """Emit the products of some rows and all columns; return sums by rows.
 
         Args:
             rows: of the head, such as its keys.
-            some: the number of the first, and how many there are.
+            row_range: the number of the first, and how many there are.
             columns: of the workgroup's memory, such as the transposed queries.
         """
-        tile, lanes, (first, count) = self.tile, self.tile.lanes, some
+        tile, lanes, (first, count) = self.tile, self.tile.lanes, row_range
         begin = rows.at(self.given, first)
 
         def add_products(place: Value, sums: Values) -> Values:

@@ -74,7 +74,7 @@ class WeightedSums(TiledWork):
         start: Callable[[_ResultVector], Value],
         store: Callable[[_ResultVector, Value], None],
     ) -> None:
-        """Emit a block's sums for all queries, from `start` values, to a `store`.
+        """Emit a block's sums for all queries; `start` begins, `store` writes each.
 
         Args:
             block: what they are of.
@@ -99,7 +99,7 @@ class WeightedSums(TiledWork):
     def _sum_tile(
         self, block: KeyBlock, places: list[_ResultVector], count: int, sums: Values
     ) -> Values:
-        """Emit the addition of a block's weighted values to a tile of sums."""
+        """Emit the `sums` of a tile plus a block's weighted values."""
         step, lanes = self.sizes.shared * self.sizes.width, self.tile.lanes
         begin = add(self.queries.value, scale(block.start, step))
 

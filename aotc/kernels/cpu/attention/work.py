@@ -54,13 +54,13 @@ class Queries:
 
 
 def queries_of(
-    op: Attends, given: KernelArguments, number: Value, first: Value
+    op: Attends, arguments: KernelArguments, number: Value, first: Value
 ) -> Queries:
     """Emit the offsets of a head's queries, from query `first` on.
 
     Args:
         op: what is computed.
-        given: the sizes.
+        arguments: the sizes.
         number: of the head, over all batches.
         first: the number of the first query.
     """
@@ -68,19 +68,21 @@ def queries_of(
     batch = arith.divui(number, index(sizes.heads))
     head = arith.remui(number, index(sizes.heads))
     shared = arith.divui(head, index(sizes.heads // sizes.shared))
-    query = given.scale(batch, sizes.length * sizes.heads)
+    query = arguments.scale(batch, sizes.length * sizes.heads)
     query = add(query, scale(head, sizes.head_step))
     query = add(query, scale(first, sizes.row_step))
-    key = add(given.scale(batch, sizes.positions * sizes.shared), shared)
-    bias = add(given.scale(batch, strides.batch), given.scale(head, strides.head))
+    key = add(arguments.scale(batch, sizes.positions * sizes.shared), shared)
+    bias = add(
+        arguments.scale(batch, strides.batch), arguments.scale(head, strides.head)
+    )
     return Queries(
         first=first,
         query=scale(query, sizes.depth),
         key=scale(key, sizes.depth),
         value=scale(key, sizes.width),
-        bias=add(bias, given.scale(first, strides.query)),
+        bias=add(bias, arguments.scale(first, strides.query)),
         result=scale(query, sizes.width),
-        logsum=add(given.scale(number, sizes.length), first),
+        logsum=add(arguments.scale(number, sizes.length), first),
     )
 
 
@@ -148,9 +150,9 @@ class RowsInMemory:
         assert isinstance(self.step, int)
         return self.step
 
-    def at(self, given: KernelArguments, number: Value) -> Value:
+    def at(self, arguments: KernelArguments, number: Value) -> Value:
         """Emit the offset of a row."""
-        return add(self.begin, given.scale(number, self.step))
+        return add(self.begin, arguments.scale(number, self.step))
 
 
 @dataclass(frozen=True)
@@ -209,10 +211,13 @@ class AttentionMemories(NamedTuple):
 
     @classmethod
     def of(
-        cls, function: Function, op: Attention, given: KernelArguments
+        cls, function: Function, op: Attention, arguments: KernelArguments
     ) -> AttentionMemories:
         """Return the memrefs of the operands and results of a region's attention."""
-        known, results = given.operands_of(function), dict(given.results_of(function))
+        known, results = (
+            arguments.operands_of(function),
+            dict(arguments.results_of(function)),
+        )
         return cls(
             known[op.query], known[op.bias], results[op.y], results.get(op.logsum)
         )

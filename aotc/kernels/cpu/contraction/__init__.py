@@ -50,35 +50,40 @@ _AnySums = Sums | DequantizedSums | ScaledColumnSums | RoundedSums
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: ContractionTile, given: KernelArguments
+    function: Function,
+    anchor: GraphOp,
+    tile: ContractionTile,
+    kernel_arguments: KernelArguments,
 ) -> None:
-    """Emit the body of a product's or convolution's kernel."""
+    """Emit the body of a convolution's kernel, or of products joined with `anchor`."""
     joined = Joined.of(anchor, tile)
     second = function.entry_block.arguments[1]
     totals = [each.results[0] for each in joined.anchors]
-    x, y = given.workgroup
+    x, y = kernel_arguments.workgroup
     panel, number = (y, x) if are_panels_outer(joined.whole, tile) else (x, y)
 
-    widening = Widening.of(joined.whole, tile, given.machine)
+    widening = Widening.of(joined.whole, tile, kernel_arguments.machine)
 
     def kernel_of(part: int, others: Sequence[Value]) -> Contraction:
         anchor, packed = joined.anchors[part], 1 if tile.packed else None
-        epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=packed)
+        epilogue = Epilogue.of(
+            function, anchor, kernel_arguments, tile.lanes, packed=packed
+        )
         if not others:
             own = [pair for pair in epilogue.results if depends(pair[0], anchor)]
             epilogue = replace(epilogue, results=own)
         geometry = joined.geometries[part]
         sums: _AnySums
         if rounded_rows(anchor) is not None:
-            sums = RoundedSums.of(function, anchor, tile, given)
+            sums = RoundedSums.of(function, anchor, tile, kernel_arguments)
         elif tile.across:
-            sums = ScaledColumnSums.of(function, anchor, tile, given)
+            sums = ScaledColumnSums.of(function, anchor, tile, kernel_arguments)
         elif tile.group:
-            sums = DequantizedSums.of(function, anchor, tile, given)
+            sums = DequantizedSums.of(function, anchor, tile, kernel_arguments)
         else:
             prologue = Prologue.of(anchor, second, epilogue.memories, tile.lanes)
-            sums = Sums(geometry, tile, given, widening, prologue)
-        return Contraction(joined, part, given, epilogue, sums, others)
+            sums = Sums(geometry, tile, kernel_arguments, widening, prologue)
+        return Contraction(joined, part, kernel_arguments, epilogue, sums, others)
 
     if tile.interleaved > 1:
         kernel_of(0, totals[1:]).write(panel, number)
@@ -179,7 +184,7 @@ class Contraction:
     def _with_panel(
         self, panel: Value, begin: ProductOffsets, write_panel: Callable[[Panel], None]
     ) -> None:
-        """Emit code for a panel by number: a whole one, or one with fewer columns."""
+        """Emit a panel, by number, through `write_panel`: a whole or a narrower one."""
         tile, features = self.tile, self.geometry.group_features
         whole, rest = divmod(features, tile.own.columns)
         needed = -(-rest // tile.lanes)

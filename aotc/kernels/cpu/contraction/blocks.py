@@ -39,7 +39,7 @@ class BlockScaleReader:
     def of(
         cls, part: Value, memories: Mapping[Value, Value], tile: ContractionTile
     ) -> BlockScaleReader | None:
-        """Return the reader of a scale or offset; None where it is one number.
+        """Return the reader of a weight's scales or offsets; None for one number.
 
         Args:
             part: the operand.

@@ -67,17 +67,17 @@ class DequantizedSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> DequantizedSums:
-        """Return the emitter for a product of a region."""
-        table, memories = table_of(anchor), given.operands_of(function)
+        """Return the emitter of sums for a product of a region."""
+        table, memories = table_of(anchor), arguments.operands_of(function)
         assert table is not None
         scales, offsets = (
             BlockScaleReader.of(part, memories, tile)
             for part in (table.scale, table.offset)
         )
         assert scales is not None
-        left, right, *_ = given.memories
+        left, right, *_ = arguments.memories
         integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         found = cls(known_geometry(anchor), tile, left, integers, scales, offsets)
         return replace(found, block_sums=found._new_sums())
@@ -93,7 +93,7 @@ class DequantizedSums:
         return BlockSums.of(tile.rows, blocks, group, row)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Emit the sums of a tile, row by row."""
+        """Emit the sums of a tile; return its vectors of sums, row by row."""
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
         count = panel.vectors
         if self.block_sums is not None:
@@ -211,7 +211,7 @@ class DequantizedSums:
         return 4 if self.tile.bits == 4 else 8
 
     def _add_run(self, at: Value, vector: int, left: Value, sums: Values) -> Values:
-        """Emit sums of fields with the products of a run of terms added.
+        """Emit the sums of bit fields plus the products of a run of terms.
 
         Args:
             at: the first byte of the run.
@@ -234,7 +234,7 @@ class DequantizedSums:
     def _add_words(
         self, words: Value, left: Value, terms: Sequence[int], sums: Values
     ) -> Values:
-        """Emit sums of fields with the products of one word's fields added.
+        """Emit the sums of bit fields plus the products of one word's fields.
 
         Args:
             words: of columns.

@@ -41,7 +41,7 @@ class Factors:
         tile: ContractionTile,
         machine: Machine | None,
     ) -> Factors:
-        """Return the factors for a kernel, of f32 if the machine is unknown."""
+        """Return a kernel's loads and multiply-adds, in f32 for an unknown machine."""
         mma = FMA if machine is None else multiplier(geometry, machine, tile.terms)
         return cls((geometry.dtype, geometry.right_dtype), tile.lanes, mma)
 
@@ -52,12 +52,12 @@ class Factors:
 
     @property
     def lanes_of_factor(self) -> int:
-        """The number of factors in a vector."""
+        """The number of elements in a vector, of the dtype multiplied in."""
         return 32 * self.lanes // bits(self.mma.factor)
 
     @property
     def element(self) -> Type:
-        """The element type of factors."""
+        """The element type that both operands are multiplied in."""
         return lowered_element(self.mma.factor)
 
     @property
@@ -68,11 +68,11 @@ class Factors:
 
     @property
     def _is_f32(self) -> bool:
-        """Return whether factors are f32, whatever memory holds."""
+        """Return whether operands are multiplied as f32, whatever memory holds."""
         return self.mma.factor == "f32"
 
     def rows(self, memory: Value, at: Value, count: int) -> Value:
-        """Emit the load of neighbouring left elements, converted to factors."""
+        """Emit the load of contiguous left elements, in the dtype multiplied in."""
         if self._is_f32:
             return vectors.load(memory, at, count)
         x = self._extend(vectors.load_as_is(memory, at, count), count, self.sources[0])
@@ -80,7 +80,7 @@ class Factors:
         return arith.addi(x, self.offsets(count)) if self.mma.offset else x
 
     def offsets(self, count: int) -> Value:
-        """Emit a constant vector of the offset added to left factors."""
+        """Emit a constant vector of the offset added to left elements."""
         size = bits(self.mma.factor)
         number = self.mma.offset
         if number >> (size - 1) > 0:  # as it is written of a type without a sign
@@ -88,7 +88,7 @@ class Factors:
         return constant(vectors.vector_type(count, self.element), number)
 
     def columns(self, memory: Value, at: Value, count: int) -> Value:
-        """Emit the load of a vector of a panel's columns, as factors."""
+        """Emit the load of a vector of panel columns, in the dtype multiplied in."""
         if self._is_f32:
             return vectors.load(memory, at, self.lanes, count)
         lanes = self.run_lanes
@@ -153,7 +153,7 @@ class Factors:
         return vectors.call_intrinsic(pairs, found, kind)
 
     def _extend(self, x: Value, count: int, source: str) -> Value:
-        """Emit the extension of integers to the element type of factors."""
+        """Emit the extension of integers to the dtype multiplied in."""
         kind = vectors.vector_type(count, self.element)
         if x.type == kind:
             return x

@@ -124,7 +124,7 @@ class PackedIntegerReader:
         known: dict[tuple[int, int], Value] = {}
 
         def word(number: int, vector: int, plane: Plane) -> Value:
-            """A word of a plane, in which sign bits are turned around."""
+            """Emit a word of a plane; signs are flipped in the top one."""
             if not is_turned or plane != top:
                 return words(number, vector)
             if (number, vector) not in known:
@@ -134,7 +134,7 @@ class PackedIntegerReader:
             return known[number, vector]
 
         def part(number: int, vector: int, plane: Plane) -> Value:
-            """Return bits of four terms, at their places in the bytes."""
+            """Emit bits of four terms from a plane, at their places in bytes."""
             run, place = divmod(number * WORD, run_length(bits))
             inside, field = divmod(place // WORD, plane.fields)
             at_word = run * words_of_run(bits) + plane.word + inside

@@ -76,10 +76,10 @@ class RoundedSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> RoundedSums:
-        """Return the emitter for a product of a region."""
-        memories = given.operands_of(function)
+        """Return the emitter of sums for a product of a region."""
+        memories = arguments.operands_of(function)
         table, rows = table_of(anchor), made_by(anchor.operands[0], Dequantize)
         assert table is not None
         assert rows is not None
@@ -90,7 +90,7 @@ class RoundedSums:
             for part in (table.scale, table.offset)
         )
         assert scales is not None
-        left, right, *_ = given.memories
+        left, right, *_ = arguments.memories
         integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         geometry, sums = known_geometry(anchor), None
         if integers.excess or offsets is not None:
@@ -107,11 +107,11 @@ class RoundedSums:
             scales,
             offsets,
             sums,
-            given.known_machine.multiplier_of("u8", "i8", TERMS),
+            arguments.known_machine.multiplier_of("u8", "i8", TERMS),
         )
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Emit the sums of a tile, row by row."""
+        """Emit the sums of a tile; return its vectors of sums, row by row."""
         if self.block_sums is not None:
             self._write_sums(self.block_sums, rows)
         group, columns, lanes = self.tile.group, self.tile.columns, self.tile.lanes
@@ -235,7 +235,7 @@ class RoundedSums:
         return self.integers.excess or 1
 
     def _begin(self, row: int, number: Value) -> Value:
-        """Emit the load of a row's block sum, times `-_factor`, in all lanes."""
+        """Emit the load of a row's block sum, stored times `-_factor`, in all lanes."""
         assert self.block_sums is not None
         return self.block_sums.load(row, number, self.tile.lanes)
 

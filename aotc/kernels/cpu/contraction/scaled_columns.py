@@ -57,17 +57,17 @@ class ScaledColumnSums:
         function: Function,
         anchor: GraphOp,
         tile: ContractionTile,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> ScaledColumnSums:
-        """Return the emitter for a product of a region."""
-        table, memories = table_of(anchor), given.operands_of(function)
+        """Return the emitter of sums for a product of a region."""
+        table, memories = table_of(anchor), arguments.operands_of(function)
         assert table is not None
-        left, right, *_ = given.memories
+        left, right, *_ = arguments.memories
         integers = PackedIntegerReader(tile, right, Tensor.of(table.q).dtype == "i8")
         return cls(known_geometry(anchor), tile, left, integers, table, memories)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Emit the sums of a tile, row by row."""
+        """Emit the sums of a tile; return its vectors of sums, row by row."""
         lanes, table = self.tile.lanes, self.table
         begin = self.integers.byte(panel.right)
 

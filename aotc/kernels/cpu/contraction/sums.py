@@ -46,7 +46,7 @@ class ProductOffsets:
         product: Value,
         geometry: ConvolutionGeometry,
         joined: Joined,
-        given: KernelArguments,
+        arguments: KernelArguments,
     ) -> ProductOffsets:
         """Emit the offsets of a product of the batch, by its number.
 
@@ -54,22 +54,22 @@ class ProductOffsets:
             product: the number.
             geometry: of the products.
             joined: those that are computed beside it.
-            given: the sizes.
+            arguments: the sizes.
         """
         assert geometry.layout is not None
         left = right = index(0)
         rest, (outer, *inner) = product, geometry.layout.batch
         for axis in reversed(inner):
-            rest, here = given.divide(rest, axis.size)
-            left = add(left, given.scale(here, axis.steps[0]))
-            right = add(right, given.scale(here, axis.steps[1]))
-        left = add(left, given.scale(rest, outer.steps[0]))
-        right = add(right, given.scale(rest, outer.steps[1]))
+            rest, here = arguments.divide(rest, axis.size)
+            left = add(left, arguments.scale(here, axis.steps[0]))
+            right = add(right, arguments.scale(here, axis.steps[1]))
+        left = add(left, arguments.scale(rest, outer.steps[0]))
+        right = add(right, arguments.scale(rest, outer.steps[1]))
         if joined.tile.packed and not geometry.layout.splits_rows:
             size = joined.panels * joined.tile.panel_size(geometry.depth)
             right = scale(product, size)
         size_of_result = geometry.rows * geometry.features
-        return cls(left, right, given.scale(product, size_of_result))
+        return cls(left, right, arguments.scale(product, size_of_result))
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Sums:
         return max(1, self.tile.columns // self.tile.block)
 
     def over_window(self, panel: Panel, rows: ResultRows) -> Values:
-        """Emit the sums of a tile, row by row."""
+        """Emit the sums of a tile; return its vectors of sums, row by row."""
         count = rows.count * panel.vectors
         sums = [self._factors.zero] * count
         shape = self.geometry
@@ -162,7 +162,7 @@ class Sums:
         begin: tuple[Value, Value],
         sums: Values,
     ) -> Values:
-        """Emit sums with the products along some nested loops added."""
+        """Emit `sums` plus the products along some nested loops."""
         loop, *inner = nest
         length = self.given.size(loop.size)
         if not inner:
@@ -182,7 +182,7 @@ class Sums:
     def _sum_line(
         self, panel: Panel, rows: ResultRows, begin: tuple[Value, Value], sums: Values
     ) -> Values:
-        """Emit sums with the products of one line of the window added."""
+        """Emit `sums` plus the products of one line of the window."""
         shape = self.geometry
         positions, channels = shape.window[1], shape.group_channels
         is_run = shape.dilation[1] == 1 and shape.groups == 1  # side by side in memory
@@ -204,7 +204,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums with the products along one stride added, for some rows."""
+        """Emit `sums` plus the products along one run of terms, for some rows."""
         count = panel.vectors
         chosen = [row * count + number for row in rows for number in range(count)]
         if not chosen:
@@ -235,7 +235,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums of products in parts of the terms, rows widened first."""
+        """Emit `sums` plus the products of a run, rows being widened in parts."""
         assert self.widening is not None
         widen = self.widening.widen
 
@@ -261,7 +261,7 @@ class Sums:
         length: Value,
         sums: Values,
     ) -> Values:
-        """Emit sums with the products of some rows and a panel's vectors added."""
+        """Emit `sums` plus the products of some rows and a panel's vectors."""
         lanes, terms = self.tile.lanes, self.tile.terms
         factors, fetched = self._factors, terms * self.fetched_by_step
         together = factors.mma.rows

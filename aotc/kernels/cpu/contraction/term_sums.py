@@ -38,7 +38,7 @@ class TermSums:
         left: Value,
         read: Callable[[Value, int], Read],
     ) -> Values:
-        """Emit the sums, row by row.
+        """Emit sums of rows times what `read` gives; return vectors, row by row.
 
         Args:
             sizes: rows, and vectors of the panel.

@@ -32,17 +32,17 @@ from aotc.mlir import Function, Value
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: RowTile, given: KernelArguments
+    function: Function, anchor: GraphOp, tile: RowTile, arguments: KernelArguments
 ) -> None:
     """Emit the body of a softmax's, norm's or reduction's kernel along rows."""
     sizes = known_matrices(anchor)
     epilogue, statistics = _split_results(
-        Epilogue.of(function, anchor, given, tile.lanes), anchor
+        Epilogue.of(function, anchor, arguments, tile.lanes), anchor
     )
     kernel = _RowKernel(anchor, sizes.length, tile, epilogue, statistics)
-    block, _ = given.workgroup
+    block, _ = arguments.workgroup
     is_even = isinstance(sizes.count, int) and sizes.count % tile.rows == 0
-    kernel.write(block, given.size(sizes.count), is_even=is_even)
+    kernel.write(block, arguments.size(sizes.count), is_even=is_even)
 
 
 def _split_results(

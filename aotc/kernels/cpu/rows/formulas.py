@@ -62,10 +62,10 @@ class RowState:
         begin, lanes = self.kept.begin, self.walk.lanes
         return vectors.load(self.kept.memory, add(begin, at), lanes, count)
 
-    def reduce(self, how: Combination, element: Read) -> Value:
+    def reduce(self, combination: Combination, element: Read) -> Value:
         """Emit the reduction of the whole row to one number, in all lanes."""
-        parts = self.walk.reduce(how, lambda at, count: [element(at, count)])
-        return vectors.reduce_lanes(parts, how.combine)
+        parts = self.walk.reduce(combination, lambda at, count: [element(at, count)])
+        return vectors.reduce_lanes(parts, combination.combine)
 
     def splat(self, value: float) -> Value:
         """Emit a constant in all lanes."""

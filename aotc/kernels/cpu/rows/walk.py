@@ -65,23 +65,28 @@ class Walk:
     vectors: int
     width: int
 
-    def reduce(self, how: Combination, elements: Elements) -> Values:
+    def reduce(self, combination: Combination, elements: Elements) -> Values:
         """Emit each row's reduction to one vector, whose lanes are yet to combine."""
-        nothing = vectors.splat(how.start, self.lanes)
+        nothing = vectors.splat(combination.start, self.lanes)
         totals = [nothing] * (self.rows * self.vectors)
         if self._steps:
-            totals = self._reduce_steps(how, elements, index(0), self._steps)
+            totals = self._reduce_steps(combination, elements, index(0), self._steps)
         for number, (first, count) in enumerate(self._rest()):
             found = elements(index(first), count)
             if count < self.width:
-                found = [vectors.select_first(x, count, how.start) for x in found]
+                found = [
+                    vectors.select_first(x, count, combination.start) for x in found
+                ]
             place = number * self.rows
             chosen = slice(place, place + self.rows)
-            totals[chosen] = _combine(how, totals[chosen], found)
+            totals[chosen] = _combine(combination, totals[chosen], found)
         while len(totals) > self.rows:
             half = (len(totals) // self.rows + 1) // 2 * self.rows
             rest = totals[half:]
-            totals = _combine(how, totals[: len(rest)], rest) + totals[len(rest) : half]
+            totals = (
+                _combine(combination, totals[: len(rest)], rest)
+                + totals[len(rest) : half]
+            )
         return totals
 
     def visit(self, visit: Callable[[Value, int], None]) -> None:
@@ -112,18 +117,18 @@ class Walk:
         )
 
     def _reduce_steps(
-        self, how: Combination, elements: Elements, first: Value, count: int
+        self, combination: Combination, elements: Elements, first: Value, count: int
     ) -> Values:
-        """Emit the reduction of some steps to a vector for each accumulator."""
-        nothing = vectors.splat(how.start, self.lanes)
+        """Emit the reduction of some steps; return a vector for each accumulator."""
+        nothing = vectors.splat(combination.start, self.lanes)
         start = [nothing] * (self.rows * self.vectors)
 
         def add_step(number: Value, totals: Values) -> Values:
             places = self._places(add(first, number))
             found = [x for at in places for x in elements(at, self.width)]
-            return _combine(how, totals, found)
+            return _combine(combination, totals, found)
 
-        if count <= _PART or not how.is_sum:
+        if count <= _PART or not combination.is_sum:
             return loops.loop(0, count, 1, start, add_step)
         part = _PART
         while part * _PART < count:
@@ -132,17 +137,23 @@ class Walk:
 
         def add_part(number: Value, totals: Values) -> Values:
             begin = add(first, scale(number, part))
-            return _combine(how, totals, self._reduce_steps(how, elements, begin, part))
+            return _combine(
+                combination,
+                totals,
+                self._reduce_steps(combination, elements, begin, part),
+            )
 
         totals = loops.loop(0, whole, 1, start, add_part)
         if not rest:
             return totals
         begin = add(first, whole * part)
-        return _combine(how, totals, self._reduce_steps(how, elements, begin, rest))
+        return _combine(
+            combination, totals, self._reduce_steps(combination, elements, begin, rest)
+        )
 
 
 def _combine(
-    how: Combination, some: Sequence[Value], others: Sequence[Value]
+    combination: Combination, left: Sequence[Value], right: Sequence[Value]
 ) -> Values:
     """Emit the pairwise combination of two lists of vectors."""
-    return [how.combine(x, y) for x, y in zip(some, others, strict=True)]
+    return [combination.combine(x, y) for x, y in zip(left, right, strict=True)]

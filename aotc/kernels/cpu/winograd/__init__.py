@@ -53,11 +53,11 @@ from aotc.mlir import Function, Type, Value, arith
 
 
 def write(
-    function: Function, anchor: GraphOp, tile: WinogradTile, given: KernelArguments
+    function: Function, anchor: GraphOp, tile: WinogradTile, arguments: KernelArguments
 ) -> None:
     """Emit the body of a Winograd convolution's kernel."""
-    epilogue = Epilogue.of(function, anchor, given, tile.lanes, packed=1)
-    Winograd(known_geometry(anchor), tile, given, epilogue).write()
+    epilogue = Epilogue.of(function, anchor, arguments, tile.lanes, packed=1)
+    Winograd(known_geometry(anchor), tile, arguments, epilogue).write()
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Winograd:
         return WinogradScratch.of(self.geometry, self.tile)
 
     def _place(self, first: int) -> Value:
-        """Emit an offset in the share's scratch memory."""
+        """Emit the offset of word `first` of the share's scratch memory."""
         return add(self.given.own.begin, first)
 
     def write(self) -> None:
@@ -235,7 +235,7 @@ class Winograd:
     def _load_inputs(
         self, image: Value, begin: Value, word: Value, count: int
     ) -> Value:
-        """Emit the load of a vector of a pixel's channels, as factors.
+        """Emit the load of a vector of a pixel's channels, in the dtype multiplied in.
 
         Args:
             image: the memory.
@@ -348,15 +348,15 @@ class Winograd:
                 branch_at_rest(
                     (whole, rest),
                     lambda: int_compare("slt", column, index(whole * lanes)),
-                    lambda: self._write_sizes(tile, at, column, lanes),
-                    lambda: self._write_sizes(tile, at, column, rest),
+                    lambda: self._write_clipped_tile(tile, at, column, lanes),
+                    lambda: self._write_clipped_tile(tile, at, column, rest),
                 )
 
             loops.repeat_for(begin, end, lanes, write_vector)
 
         for_tiles(first, self.geometry, self.tile, write_tile)
 
-    def _write_sizes(
+    def _write_clipped_tile(
         self, tile: ImageTile, at: Value, column: Value, count: int
     ) -> None:
         """Emit the output transform of a tile, clipped at the image's borders."""
@@ -376,7 +376,7 @@ class Winograd:
     def _write_either(
         self, number: Value, size: int, write: Callable[[int], None]
     ) -> None:
-        """Emit a branch between all outputs of a tile and those inside the result."""
+        """Emit a branch: all of a tile's outputs along an axis, or those that exist."""
         whole, rest = divmod(size, self.tile.outputs)
         branch_at_rest(
             (whole, rest),

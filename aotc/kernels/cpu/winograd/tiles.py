@@ -35,13 +35,13 @@ def for_tiles(
     tile: WinogradTile,
     write: Callable[[ImageTile], None],
 ) -> None:
-    """Emit a loop over the image tiles of a block.
+    """Emit a loop over the image tiles of a block, from number `first` on.
 
     Args:
         first: the number of its first tile.
         geometry: of the convolution.
         tile: how it is cut up.
-        write: the something.
+        write: is given the position of each tile.
     """
     lines, positions = (-(-n // tile.outputs) for n in geometry.result)
 

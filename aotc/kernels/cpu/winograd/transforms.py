@@ -24,36 +24,36 @@ def transform_tile(
     return [multiply(matrix, list(row)) for row in zip(*columns, strict=True)]
 
 
-def multiply(matrix: Matrix, given: Sequence[Value]) -> list[Value]:
-    """Emit `matrix @ given`, where the elements of `given` are vectors."""
+def multiply(matrix: Matrix, xs: Sequence[Value]) -> list[Value]:
+    """Emit `matrix @ xs`, where the elements of `xs` are vectors."""
     columns = list(zip(*matrix, strict=True))
     if len(columns) == len(matrix):
-        return _multiply_pairs_of_rows(matrix, given)
-    return _multiply_pairs_of_columns(columns, given)
+        return _multiply_pairs_of_rows(matrix, xs)
+    return _multiply_pairs_of_columns(columns, xs)
 
 
-def _multiply_pairs_of_rows(matrix: Matrix, given: Sequence[Value]) -> list[Value]:
-    """Emit `matrix @ given`, sharing work of rows that differ in signs only."""
+def _multiply_pairs_of_rows(matrix: Matrix, xs: Sequence[Value]) -> list[Value]:
+    """Emit `matrix @ xs`, sharing work of rows that differ in signs only."""
     found: list[Value] = []
     rows = list(matrix)
     while rows:
         row = rows.pop(0)
         if not rows or not _differ_in_signs(row, rows[0]):
-            found.append(_combine(row, given))
+            found.append(_combine(row, xs))
             continue
         same, opposite = _split_by_signs(row, rows.pop(0))
-        sums, differences = _combine(same, given), _combine(opposite, given)
+        sums, differences = _combine(same, xs), _combine(opposite, xs)
         found.append(_add(sums, differences))
         found.append(_subtract(sums, differences))
     return found
 
 
 def _multiply_pairs_of_columns(
-    columns: Sequence[Row], given: Sequence[Value]
+    columns: Sequence[Row], xs: Sequence[Value]
 ) -> list[Value]:
     """Emit the product with a matrix by columns, pairing those alike but for signs."""
     terms: list[tuple[Row, Value]] = []
-    rest = list(zip(columns, given, strict=True))
+    rest = list(zip(columns, xs, strict=True))
     while rest:
         column, x = rest.pop(0)
         if not rest or not _differ_in_signs(column, rest[0][0]):
@@ -80,9 +80,9 @@ def _split_by_signs(row: Row, other: Row) -> tuple[Row, Row]:
     return same, tuple(x if x != y else Fraction(0) for x, y in pairs)
 
 
-def _combine(row: Row, given: Sequence[Value]) -> Value:
+def _combine(row: Row, xs: Sequence[Value]) -> Value:
     """Emit the sum of vectors times constant factors."""
-    terms = [(factor, x) for factor, x in zip(row, given, strict=True) if factor]
+    terms = [(factor, x) for factor, x in zip(row, xs, strict=True) if factor]
     (factor, first), *rest = sorted(terms, key=lambda term: term[0] != 1)
     total = first
     if factor != 1:
