@@ -88,7 +88,7 @@ class Builder:
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 
     def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
-        """Emit a slice of `size` elements along `axis`; `x` itself if these are all."""
+        """Emit `x[start : start + size]` along `axis`; `x` itself if these are all."""
         shape = Tensor.of(x).shape
         if shape[axis] == size:
             return x
@@ -159,7 +159,7 @@ class Builder:
         return self.select(mask, x, self.full_like(x, 0.0))
 
     def delay(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
-        """Emit x shifted by one along `axis`, from `first` on; back if `reverse`."""
+        """Emit x shifted by one along `axis`, `first` moved in; down if `reverse`."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)
         low[axis], high[axis] = (-1, 1) if reverse else (1, -1)

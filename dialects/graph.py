@@ -345,7 +345,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def rule(cls, name: str) -> Any:
-        """Return the rule `name` of the op, or the `Reason` why it has none."""
+        """Return the rule `name`, the `Reason` why it is missing, or None."""
         if name == "verify":
             return cls.verify_invariants
         if name == "lower" and hasattr(cls, "decompose"):
@@ -415,7 +415,7 @@ def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
 
 
 def has_effect(op: Operation) -> bool:
-    """Return whether `op` does more than compute its results, and must be kept."""
+    """Return whether `op` must be kept if unused: all but graph ops that are pure."""
     return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 

@@ -58,7 +58,7 @@ class ControlFlow:
             """The types that it takes and returns, given those of its functions."""
 
         def facts(self) -> dict[str, ir.Attribute]:
-            """Return attributes beside the functions."""
+            """Return what `graph.control` holds beside kind and functions, by name."""
 
     def title(self, _: str) -> str:
         """Return how messages name the control flow."""
@@ -108,7 +108,7 @@ def float_positions(kinds: Types) -> list[int]:
 def active(
     tangents: Sequence[Tangent], first: int = 0
 ) -> tuple[tuple[int, ...], Values]:
-    """Return the indices of the tangents that are not None, plus `first`, and these."""
+    """Return indices, plus `first`, of tangents other than None, and these tangents."""
     wrt = indices_of_true([d is not None for d in tangents], first)
     return wrt, [d for d in tangents if d is not None]
 

@@ -56,7 +56,7 @@ def qr(b: Builder, x: Value) -> list[Value]:
 
 
 def _reflect(values: list[Value]) -> list[Value]:
-    """Run step k of the scan: reflect column k onto axis k, store the reflection."""
+    """Emit step k of the scan: reflect column k onto axis k, store the reflection."""
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, k)

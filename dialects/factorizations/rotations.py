@@ -145,7 +145,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
-    """Emit a loop of Jacobi sweeps until rows are orthogonal in `n` elements."""
+    """Emit Jacobi sweeps over `k` rows until these are orthogonal in `n` elements."""
     kind = Tensor.of(rows)
     rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
@@ -187,7 +187,7 @@ def _opponents(b: Builder, k: int) -> Value:
 
 
 def _round(n: int, values: list[Value]) -> list[Value]:
-    """Run one round of a sweep: rotate each row with its opponent; track cosines.
+    """Emit one round of a sweep: rotate each row with its opponent; track cosines.
 
     Both rows of a pair compute the same rotation, each for itself.
     """

@@ -120,7 +120,7 @@ def _start_lines(
 
 
 def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
-    """Return offsets, sizes and strides of a whole tensor, or of its first element."""
+    """Return the slice of a whole tensor, or of its first element, as MLIR text."""
     zeros, ones = [0] * kind.rank, [1] * kind.rank
     sizes = list(kind.shape) if wanted == kind else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"

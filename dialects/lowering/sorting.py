@@ -31,7 +31,7 @@ HALF = 32  # bits of a key that go into a word
 
 
 def padded_size(size: Size) -> Size:
-    """Return the size of an axis of words for `size` elements: whole blocks."""
+    """Return `size` rounded up to whole blocks: the size of an axis of words."""
     return (size + (BLOCK - 1)) // BLOCK * BLOCK
 
 
@@ -41,7 +41,7 @@ def key_width(dtype: str) -> int:
 
 
 def key(x: Value, dtype: str) -> Value:
-    """Emit, inside a body, an unsigned sort key in the order of the elements."""
+    """Emit, inside a body, an unsigned integer that orders as the element `x`."""
     if dtypes.is_float(dtype):
         return _float_key(x)
     width = key_width(dtype)
@@ -71,7 +71,7 @@ def _sign_bit(element: ElementType) -> Value:
 
 
 def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
-    """Emit the indices that sort keys along the last axis, of a `padded_size`.
+    """Emit words in the order of the keys along the last axis, of a `padded_size`.
 
     Returns:
         Words (i64) whose lower half is the position.
@@ -96,7 +96,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
-    """Emit the half of the key from bit `shift` above the position along `axis`."""
+    """Emit, in a body, a key's half from bit `shift` above the index along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
         key = arith.extui(i64, key)

@@ -67,7 +67,7 @@ class IndexMap:
 
     @property
     def rank(self) -> int:
-        """The number of axes of the array that is read."""
+        """The number of axes of `read` in Note [index maps], a gather's result."""
         return len({*self.along, *self.kept})
 
     @property
@@ -78,16 +78,16 @@ class IndexMap:
 
     @property
     def shared_axes(self) -> list[int]:
-        """The axes of the read array that both x and the indices have."""
+        """The axes of `read` that both x and the indices have."""
         return [axis for axis in self.kept if axis in self.along]
 
     @property
     def window(self) -> list[int]:
-        """The axes of the read array that only x has."""
+        """The axes of `read` that only x has."""
         return [axis for axis in self.kept if axis not in self.along]
 
     def source(self, axis: int) -> int:
-        """Return the axis of x that becomes `axis`, one of `kept`."""
+        """Return the axis of x that becomes `axis` of `read`, one of `kept`."""
         return self.others[self.kept.index(axis)]
 
     def batch_attributes(self, *, x: bool, indices: bool) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 def within_call(
     p: BucketPadding, exact: Tensor, indices: Sequence[Value], at: IndexMap
 ) -> list[Value]:
-    """Emit indices of a padded tensor that mean what they mean for the call's.
+    """Emit indices into a padded tensor that select what they would in the call's.
 
     Args:
         p: the padding.
@@ -209,7 +209,7 @@ def within_call(
 
 
 def wide_indices(b: Builder, indices: Sequence[Value]) -> tuple[Tensor, list[Value]]:
-    """Return indices of at least 32 bits, cast if need be, and their type."""
+    """Return the type of indices and these, cast to i32 if they are narrower."""
     kind = Tensor.of(indices[0])
     if dt.bits(kind.dtype) >= 32:
         return kind, list(indices)

@@ -167,7 +167,7 @@ def _write(
 
 
 def _keep_writable(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
-    """Emit `x` with a row for each update, or none where the table has no rows.
+    """Return the rows of updates `x`; emit none of them for a table without rows.
 
     IREE checks no position: without this, updates of an axis of symbolic size that is
     empty when the model runs would be written past the end of the memory.

@@ -57,7 +57,7 @@ def windowed_shape(
 
 
 def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View | None:
-    """Return the view of padded windows that a convolution or pooling reads.
+    """Return the view of padded windows that a convolution or pooling reads, or None.
 
     Args:
         x: the view that its image is: N, spatial…, C.

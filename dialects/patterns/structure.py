@@ -123,8 +123,8 @@ def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> W
     return ways
 
 
-def _bind(name: str, what: object, found: Found) -> Ways:
-    """Return the captures with `what` as `name`; [] if another value has that name."""
+def _bind(name: str, value: object, found: Found) -> Ways:
+    """Return the captures with `value` as `name`; [] if another value has that name."""
     if name not in found:
-        return [{**found, name: what}]
-    return [found] if found[name] == what else []
+        return [{**found, name: value}]
+    return [found] if found[name] == value else []

@@ -99,7 +99,7 @@ class BucketPadding:
         return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
-        """Emit a padded tensor with `value` in the place of all padding.
+        """Emit a padded tensor with `value` in the place of padding along `axes`.
 
         Args:
             x: the padded tensor.
@@ -115,7 +115,7 @@ class BucketPadding:
         )
 
     def inside(self, exact: Tensor, axes: Sequence[int]) -> Value | None:
-        """Emit a mask of the call's elements along some axes; None if all are."""
+        """Emit a mask of the call's elements along `axes`; return None if all are."""
         b, shape, found = self.b, self.shape(exact.shape), None
         for axis in self.axes(exact, axes):
             dtype = "i32" if bounds(shape[axis])[1] < 2**31 else "i64"
