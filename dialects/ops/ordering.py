@@ -178,7 +178,7 @@ def is_few(count: Size, size: Size) -> TypeGuard[int]:
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
-    """Emit sort keys of x, `axis` last, padded by the greatest; return keys and type."""
+    """Return sort keys of x, `axis` last and padded by the greatest, and their type."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
     padded[axis] = padded_size(size)
