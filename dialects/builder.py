@@ -159,7 +159,7 @@ class Builder:
         return self.select(mask, x, self.full_like(x, 0.0))
 
     def delay(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
-        """Emit x shifted by one along `axis`, `first` moved in; down if `reverse`."""
+        """Emit x shifted up by one along `axis` (down: `reverse`); `first` moves in."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)
         low[axis], high[axis] = (-1, 1) if reverse else (1, -1)

@@ -286,18 +286,17 @@ class GraphOp(_Declared):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return result axes along which scaling an operand scales the result.
+        """Return {result axis: operand axis} of axes that keep scales; {} for none.
 
-        Each with the axis of that operand along which to scale it; {} for none.
+        Scaling the operand along such an axis scales the result along its axis.
         """
         return {}
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the contracted axes of the first operand, and those of the second.
+        """Return {axis of operand 0: axis of operand 1} of the contracted axes.
 
-        Each with that axis of the second operand: scaling either operand along it
-        scales the same products. {} for none.
+        Scaling either operand along one scales the same products. {} for none.
         """
         return {}
 

@@ -46,11 +46,11 @@ class Custom:
 
         @property
         def jvp(self) -> Callable[..., Values]:
-            """The tangents of the float results of a call."""
+            """The `jvp` rule, which returns the tangents of a call's float results."""
 
         @property
         def vjp(self) -> Callable[..., Values]:
-            """The cotangents of some operands of a call."""
+            """The `vjp` rule, which returns cotangents of some operands of a call."""
 
     def title(self, name: str) -> str:
         """Return how messages name a call of the function `name`."""
@@ -146,7 +146,7 @@ class CustomJvp(Custom):
         return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Emit a call of the rule, zeros for missing tangents; return tangents."""
+        """Emit a call of the rule, zeros for tangents of None; return its tangents."""
         given = _tangents(b, op, tangents)
         results = call(self.rule, [*op.operands, *given])
         return results[len(op.results) :]

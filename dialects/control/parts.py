@@ -55,7 +55,7 @@ class ControlFlow:
         def signature(
             self, parts: Sequence[tuple[Types, Types]]
         ) -> tuple[Types, Types]:
-            """The types that it takes and returns, given those of its functions."""
+            """Return the types taken and returned, given its functions' signatures."""
 
         def facts(self) -> dict[str, ir.Attribute]:
             """Return what `graph.control` holds beside kind and functions, by name."""

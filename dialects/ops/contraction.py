@@ -211,7 +211,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the contracted axes of lhs, with those of rhs."""
+        """Return {axis of lhs: axis of rhs} of the contracted axes."""
         return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
 
     simplify = (

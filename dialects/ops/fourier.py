@@ -73,7 +73,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(
         re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
     ) -> tuple[np.ndarray, ...]:
-        """Return np.fft.fft in double precision, as real and imaginary part."""
+        """Return the unscaled transform by np.fft in f64: real and imaginary part."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
             y = np.fft.ifft(x, axis=axis, norm="forward")

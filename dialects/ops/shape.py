@@ -267,7 +267,7 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x, each with the result's axis that it becomes."""
+        """Return a mapping from all axes of x to the result axes that they become."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
@@ -402,7 +402,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x, each with the result's axis that it becomes."""
+        """Return a mapping from all axes of x to the result axes that they become."""
         return dict(enumerate(op.axes))
 
     @staticmethod

@@ -162,7 +162,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Return the operand's view `x`, sliced."""
+        """Return the operand's view `x`, sliced; None if that cuts a merged axis."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [

@@ -55,7 +55,7 @@ class SubpixelAxis(NamedTuple):
 
 
 def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | None:
-    """Emit a convolution of the image without zeros in between; or None.
+    """Emit the convolution of a padded image without its inner zeros; or None.
 
     None where the image has none, or they cannot be avoided: see the note above.
     """

@@ -53,7 +53,7 @@ def leading(**changes: Change) -> BatchRule:
         batched: Sequence[bool],
         size: Size,
     ) -> Any:
-        """Rebuild the op along one more axis."""
+        """Emit the op with one more leading axis."""
         changed = {n: change(getattr(op, n), size) for n, change in changes.items()}
         return op.rebuild(*add_leading_axes(b, operands, batched, size), **changed)
 

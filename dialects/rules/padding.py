@@ -156,7 +156,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
     """
 
     def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
-        """Build the op, if none of the axes is padded."""
+        """Emit the op; return None if one of its axes is padded."""
         if p.axes(Tensor.of(op.operands[0]), axes(op)):
             return None
         return p.build(op, operands)
@@ -173,7 +173,7 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
     """
 
     def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
-        """Build the op with padding hidden."""
+        """Emit the op with padding replaced by the value."""
         (x,) = operands
         exact = Tensor.of(op.operands[0])
         return p.build(op, [p.hide(x, exact, axes(op), value(exact.dtype))])
