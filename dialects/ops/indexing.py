@@ -286,7 +286,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *indices: Tensor, **attributes: Any) -> Tensor:
-        """Return the result type: axes of the indices, and the axes of x not indexed."""
+        """Return the result type: axes of the indices, and axes of x not indexed."""
         return read_type(x, indices, IndexMap(**attributes))
 
     @staticmethod
