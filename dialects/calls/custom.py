@@ -255,10 +255,10 @@ def _floats(values: Sequence[Value]) -> list[int]:
     ]
 
 
-def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
+def _tangents(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
     """Return a tangent for each float operand of a call, zeros in place of None."""
     smooth = _floats(op.operands)
-    return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
+    return [tangent_or_zero(b, op.operands[i], tangents[i]) for i in smooth]
 
 
 def define_product_checkpoint(function: Function) -> CheckpointProducts:

@@ -141,12 +141,12 @@ def require_count(name: str, count: int, most: int) -> None:
         )
 
 
-def require_same(what: str, expected: Types, got: Types) -> None:
-    """Raise InputError for other types than expected; `what` begins the message."""
+def require_same(subject: str, expected: Types, got: Types) -> None:
+    """Raise InputError for other types than expected; `subject` begins the message."""
     if expected != got:
         raise InputError(
             "control-mismatch",
-            f"{what} {types_text(got)}; expected {types_text(expected)}",
+            f"{subject} {types_text(got)}; expected {types_text(expected)}",
         )
 
 

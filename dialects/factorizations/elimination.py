@@ -124,12 +124,12 @@ def _lu_step(values: list[Value]) -> list[Value]:
     return [x, free, b.select(now, pivot_row, order)]
 
 
-def _divisor(b: Builder, here: Value, pivot_row: Value) -> Value:
-    """Emit the pivot, column `here` at `pivot_row`, repeated along it; 1 for 0."""
-    pivot = element(b, here, pivot_row)
+def _divisor(b: Builder, pivot_column: Value, pivot_row: Value) -> Value:
+    """Emit `pivot_column[pivot_row]` repeated along the column; 1 where it is 0."""
+    pivot = element(b, pivot_column, pivot_row)
     zero = b.compare(pivot, b.full_like(pivot, 0.0), direction="eq")
     pivot = b.select(zero, b.full_like(pivot, 1.0), pivot)
-    return for_each(b, pivot, Tensor.of(here).shape)
+    return for_each(b, pivot, Tensor.of(pivot_column).shape)
 
 
 def rows_at(b: Builder, x: Value, order: Value) -> Value:

@@ -199,21 +199,21 @@ class UpdateRegion:
         return text
 
     def _merge_loops(
-        self, reads: list[Read], olds: list[Value], given: Sequence[Value]
+        self, reads: list[Read], olds: list[Value], operands: Sequence[Value]
     ) -> linalg.GenericOp:
-        """Emit the loops as one over `given`: tensors of `reads`, scalars, old ones."""
-        identity, first = _identity(self._loops[0]), len(given) - len(olds)
+        """Emit the loops as one over tensors of `reads`, scalars and old states."""
+        identity, first = _identity(self._loops[0]), len(operands) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
         maps = [m for _, m in reads] + [number] * len(self.after)
         maps += [identity] * len(olds)
         whole = linalg.GenericOp(
             [old.type for old in olds],
-            list(given[:first]),
-            list(given[first:]),
+            list(operands[:first]),
+            list(operands[first:]),
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             self._loops[0].attributes["iterator_types"],
         )
-        elements = [value.type.element_type for value in given]
+        elements = [value.type.element_type for value in operands]
         block = whole.regions[0].blocks.append(*elements)
         arguments = list(block.arguments)
         known = dict(zip(reads, arguments, strict=False))

@@ -67,9 +67,9 @@ def sign_float(x: Value) -> Value:
     return arith.select(arith.andi(nonzero, known), unit, magnitude)
 
 
-def with_sign(size: Value, x: Value) -> Value:
-    """Emit a nonnegative `size` with the sign of `x` (VMVX has no copysign)."""
-    return arith.select(is_negative(x), arith.negf(size), size)
+def with_sign(magnitude: Value, x: Value) -> Value:
+    """Emit a nonnegative `magnitude` with the sign of `x` (VMVX has no copysign)."""
+    return arith.select(is_negative(x), arith.negf(magnitude), magnitude)
 
 
 def is_negative(x: Value) -> Value:

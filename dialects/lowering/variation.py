@@ -160,17 +160,17 @@ def _bits_of(element: ElementType) -> ElementType:
     return ir.IntegerType.get_signless(max(element.width, 8))
 
 
-def _or_with(x: Value, some: Value) -> Value:
+def _or_with(x: Value, integer: Value) -> Value:
     """Emit the bitwise or of each element's bits and an integer of rank 0.
 
     Of that as many bits as an element has.
     """
-    kind, bits = ir.RankedTensorType(x.type), some.type.element_type
+    kind, bits = ir.RankedTensorType(x.type), integer.type.element_type
     same = ir.AffineMap.get_identity(kind.rank)
     maps = [same, ir.AffineMap.get(kind.rank, 0, []), same]
     op = linalg.GenericOp(
         [kind],
-        [x, some],
+        [x, integer],
         [_empty_like(x, kind)],
         ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
         iterator_types(["parallel"] * kind.rank),

@@ -426,13 +426,13 @@ class Minimum(Choice, name="minimum"):
 
 
 def _choice(
-    b: Builder, op: Choice, mine: Value, other: Value
+    b: Builder, op: Choice, operand: Value, other: Value
 ) -> Callable[[Value], Value]:
-    """Return a function that emits d where `mine` is chosen, d / 2 at a tie, else 0."""
+    """Return a function that emits d where `operand` is chosen, half at a tie, or 0."""
 
     def partial(d: Value) -> Value:
-        chosen = b.compare(op.y, mine, direction="eq")
-        tied = b.compare(mine, other, direction="eq")
+        chosen = b.compare(op.y, operand, direction="eq")
+        tied = b.compare(operand, other, direction="eq")
         share = b.select(tied, b.full_like(d, 0.5), b.full_like(d, 1.0))
         return b.where_true(chosen, b.multiply(d, share))
 
