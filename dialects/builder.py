@@ -83,7 +83,7 @@ class Builder:
         return self.transpose(x, permutation=moving(Tensor.of(x).rank, source, to))
 
     def spread(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """Emit `x` broadcast to `shape`, axis i as its axis `axes[i]`, in any order."""
+        """Emit `x` broadcast to `shape`; axis i becomes `axes[i]`, in any order."""
         turned = self.transpose(x, permutation=inverse(axes))
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 

@@ -278,9 +278,9 @@ class GraphOp(_Declared):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Return the loop nests that compute the op, one for each part of its result.
+        """Return the loop nests that compute the op, one per part of its result, or ().
 
-        None of them where it is more, or something else.
+        () where the op is more than loops, or something else.
         """
         return ()
 
@@ -393,7 +393,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
 
 
 def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
-    """Return a function of ops that caches results by the ops' signatures.
+    """Wrap a function of ops to cache its results by the ops' signatures.
 
     Args:
         fact: takes ops, or None, and reads nothing of them but their signatures.

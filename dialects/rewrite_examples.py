@@ -30,7 +30,7 @@ def module_of(input_types: Sequence[Tensor], emit: Written) -> Module:
 
 
 def result_of(module: Module) -> Value:
-    """Return the value that the function of such a module returns."""
+    """Return the value that the function of a module of `module_of` returns."""
     *_, end = functions_of(module)[NAME].entry_block.operations
     return end.operands[0]
 

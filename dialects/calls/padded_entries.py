@@ -83,7 +83,7 @@ def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> 
 def padded_types(
     entry: Entry, sizes: Mapping[str, int]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the types of the inputs and of the outputs of a padded entry."""
+    """Return types of a padded entry's inputs, with that of the sizes, and outputs."""
     padding = padding_of(entry, sizes)
     with padding.known():
         inputs, outputs = (
@@ -94,7 +94,7 @@ def padded_types(
 
 
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> BucketPadding:
-    """Return the padding from the sizes of a call of `entry` to those of a bucket."""
+    """Return the BucketPadding from the sizes of a call of `entry` to `sizes`."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
         if each.name in sizes

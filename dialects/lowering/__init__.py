@@ -267,7 +267,7 @@ class Lowering:
         return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
-        """Emit an elementwise op by `body`, which gets an element of each input."""
+        """Emit an elementwise op of type `result`; `body` gets an element per input."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
             inputs,
@@ -313,7 +313,7 @@ class Lowering:
         )
 
     def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
-        """Emit a tensor whose elements `body` computes from their indices."""
+        """Emit a tensor of type `result`; `body` computes elements from indices."""
         return self.generic(
             [],
             [ir.AffineMap.get_identity(result.rank)],

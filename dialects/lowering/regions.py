@@ -153,7 +153,7 @@ class UpdateRegion:
     # ---- what is written in its place -----------------------------------------------
 
     def outline(self) -> list[Value]:
-        """Replace the loops by a call of one dispatch that updates states in place.
+        """Replace the loops by one dispatch that updates states in place; return them.
 
         Returns:
             The new states.

@@ -159,7 +159,7 @@ class View:
         return self.with_axes([*self.axes[:axis], *parts, *self.axes[axis + 1 :]])
 
     def broadcast(self, shape: Shape, axes: Sequence[int]) -> "View":
-        """Return the view broadcast to `shape`, axis i as its axis `axes[i]`.
+        """Return the view broadcast to `shape`, where axis i becomes `axes[i]`.
 
         Args:
             shape: the sizes.

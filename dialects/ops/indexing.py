@@ -102,7 +102,7 @@ class IndexMap:
 
 
 def read_type(x: Tensor, indices: Sequence[Tensor], index_map: IndexMap) -> Tensor:
-    """Return the type that the indices read from x; raise InputError for a misfit."""
+    """Return the type of what indices read from x; raise InputError for a misfit."""
     require_axes(x, index_map.axes)
     if len(indices) != len(index_map.axes) or not indices:
         raise InputError(

@@ -363,7 +363,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:
-        """Emit one conversion out of the table of kinds."""
+        """Emit an elementwise conversion to the new dtype; none if it is the same."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
             return x
