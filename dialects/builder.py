@@ -83,12 +83,12 @@ class Builder:
         return self.transpose(x, permutation=moving(Tensor.of(x).rank, source, to))
 
     def spread(self, x: Value, shape: Shape, axes: Sequence[int]) -> Value:
-        """Emit `x` broadcast to `shape`, axis i as its axis `axes[i]`, in any order."""
+        """Emit `x` broadcast to `shape`; axis i becomes `axes[i]`, in any order."""
         turned = self.transpose(x, permutation=inverse(axes))
         return self.broadcast(turned, shape=shape, axes=tuple(sorted(axes)))
 
     def part(self, x: Value, axis: int, start: Size, size: Size) -> Value:
-        """Emit a slice of `size` elements along `axis`; `x` itself if these are all."""
+        """Emit `x[start : start + size]` along `axis`; `x` itself if these are all."""
         shape = Tensor.of(x).shape
         if shape[axis] == size:
             return x
@@ -159,7 +159,7 @@ class Builder:
         return self.select(mask, x, self.full_like(x, 0.0))
 
     def delay(self, x: Value, axis: int, reverse: bool, first: float = 0.0) -> Value:
-        """Emit x shifted by one along `axis`, from `first` on; back if `reverse`."""
+        """Emit x shifted up by one along `axis` (down: `reverse`); `first` moves in."""
         none = [0] * Tensor.of(x).rank
         low, high = list(none), list(none)
         low[axis], high[axis] = (-1, 1) if reverse else (1, -1)

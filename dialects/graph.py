@@ -278,26 +278,25 @@ class GraphOp(_Declared):
 
     @classmethod
     def nests(cls, op: Self) -> tuple[Nest, ...]:
-        """Return the loop nests that compute the op, one for each part of its result.
+        """Return the loop nests that compute the op, one per part of its result, or ().
 
-        None of them where it is more, or something else.
+        () where the op is more than loops, or something else.
         """
         return ()
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return result axes along which scaling an operand scales the result.
+        """Return {result axis: operand axis} of axes that keep scales; {} for none.
 
-        Each with the axis of that operand along which to scale it; {} for none.
+        Scaling the operand along such an axis scales the result along its axis.
         """
         return {}
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the contracted axes of the first operand, and those of the second.
+        """Return {axis of operand 0: axis of operand 1} of the contracted axes.
 
-        Each with that axis of the second operand: scaling either operand along it
-        scales the same products. {} for none.
+        Scaling either operand along one scales the same products. {} for none.
         """
         return {}
 
@@ -345,7 +344,7 @@ class GraphOp(_Declared):
 
     @classmethod
     def rule(cls, name: str) -> Any:
-        """Return the rule `name` of the op, or the `Reason` why it has none."""
+        """Return the rule `name`, the `Reason` why it is missing, or None."""
         if name == "verify":
             return cls.verify_invariants
         if name == "lower" and hasattr(cls, "decompose"):
@@ -394,7 +393,7 @@ def signature_of(op: Operation, cls: type[GraphOp]) -> Signature:
 
 
 def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
-    """Return a function of ops that caches results by the ops' signatures.
+    """Wrap a function of ops to cache its results by the ops' signatures.
 
     Args:
         fact: takes ops, or None, and reads nothing of them but their signatures.
@@ -415,7 +414,7 @@ def remembered_by_signature(fact: Callable[..., T]) -> Callable[..., T]:
 
 
 def has_effect(op: Operation) -> bool:
-    """Return whether `op` does more than compute its results, and must be kept."""
+    """Return whether `op` must be kept if unused: all but graph ops that are pure."""
     return not isinstance(op, GraphOp) or Pure not in type(op)._traits
 
 

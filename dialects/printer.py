@@ -172,6 +172,6 @@ def _array(array: np.ndarray) -> str:
 
 
 def _place(op: Operation) -> str:
-    """Return the comment with an op's source line."""
+    """Return a comment with an op's source line; "" without one."""
     where = source_of(op.location)
     return f"   # {where}" if where and not isinstance(op, func.ReturnOp) else ""

@@ -14,15 +14,15 @@ from aotc.mlir import Module, Value, func, ir
 NAME = "f"  # of the function
 
 
-def module_of(given: Sequence[Tensor], written: Written) -> Module:
-    """Return a module with a function of `given` that returns what `written` emits."""
+def module_of(input_types: Sequence[Tensor], emit: Written) -> Module:
+    """Return a module with a function of `input_types` whose body `emit` emits."""
     module = ir.Module.create()
-    types = [kind.to_mlir() for kind in given]
+    types = [kind.to_mlir() for kind in input_types]
     with ir.InsertionPoint(module.body):
         function = func.FuncOp(NAME, (types, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        result = written(Builder(), *block.arguments)
+        result = emit(Builder(), *block.arguments)
         func.ReturnOp([result])
     whole = ir.FunctionType.get(types, [result.type])
     function.attributes["function_type"] = ir.TypeAttr.get(whole)
@@ -30,7 +30,7 @@ def module_of(given: Sequence[Tensor], written: Written) -> Module:
 
 
 def result_of(module: Module) -> Value:
-    """Return the value that the function of such a module returns."""
+    """Return the value that the function of a module of `module_of` returns."""
     *_, end = functions_of(module)[NAME].entry_block.operations
     return end.operands[0]
 

@@ -242,7 +242,7 @@ def static_size(size: Size) -> int:
 
 
 def bounds(size: Size) -> intervals.Bounds:
-    """Return the least and greatest value of `size`, by the known contracts."""
+    """Return a lower and an upper bound of `size`, by the known contracts."""
     return (size, size) if isinstance(size, int) else intervals.bounds(size.expr)
 
 
@@ -315,7 +315,7 @@ def same_count(one: Shape, other: Shape) -> bool:
 
 
 def quotient(total: Shape, known: Shape) -> Size | None:
-    """Return the element count of `total` by that of `known`; None if inexact."""
+    """Return the element count of `total` divided by `known`'s; None if inexact."""
     (count, left), (by, right) = factors(total), factors(known)
     common = left & right
     left, right = left - common, right - common

@@ -30,7 +30,7 @@ def weight_values(function: Function, weights: Iterable[Value] = ()) -> set[Valu
 
 
 def is_expanded(value: Value) -> bool:
-    """Return whether a value expands a stored one, perhaps with elements rearranged.
+    """Return whether an `expands` op makes a value, perhaps rearranged afterwards.
 
     What is computed of it could not be kept so.
     """

@@ -182,7 +182,7 @@ class Length(NamedTuple):
 
 
 def length_of(z: Complex) -> Length:
-    """Return `|z|` in factors that neither overflow nor underflow."""
+    """Return |z| as factors most * sqrt(square), which cannot overflow."""
     across, along = np.abs(z.real), np.abs(z.imag)
     infinite = np.logical_or(across == math.inf, along == math.inf)
     most = np.where(infinite, math.inf, np.maximum(across, along))

@@ -151,8 +151,8 @@ def _overlap_add(frames: Array, hop: int) -> Array:
 
 
 def _cut_ends(x: Array, side: int, length: Size | None) -> Array:
-    """Remove `side` elements at the start, and as many at the end or all beyond a
-    length.
+    """Remove `side` elements at the start, and at the end as many, or cut or pad with
+    zeros to `length`.
     """
     if length is None:
         return x[..., side : x.shape[-1] - side]

@@ -56,9 +56,7 @@ def ifft(
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Complex:
-    """Transform real numbers to the n // 2 + 1 elements that determine their
-    spectrum.
-    """
+    """Return the first n // 2 + 1 elements of the transform of real numbers."""
     _require_real(a)
     z, axis, size = _prepare(a, n, axis)
     if size % 2:
@@ -71,7 +69,7 @@ def rfft(
 def irfft(
     a: ComplexLike, n: int | None = None, axis: int = -1, norm: Norm = None
 ) -> Array:
-    """The inverse of `rfft`: `n` real numbers, 2 (m - 1) for None."""
+    """The inverse of `rfft`: `n` real numbers; by default 2 (m - 1) of m elements."""
     z = _floating(a)
     number = one_axis(z.real, axis)
     size = _size(z.real, number)
@@ -103,7 +101,7 @@ def _opposite_norm(norm: Norm) -> Norm:
 
 
 def _transform(z: Complex, axis: int, inverse: bool) -> Complex:
-    """Apply the FFT op along an axis."""
+    """Emit the FFT op along an axis; neither direction is scaled."""
     return Complex(*emit_all("fft", *z, axis=axis, inverse=inverse))
 
 
@@ -118,7 +116,7 @@ def _apply_norm(z: Complex, count: int, norm: Norm, inverse: bool) -> Complex:
 
 
 def _transform_reals(x: Array, axis: int) -> Complex:
-    """The transform of an even number of reals as one of half as many complex ones."""
+    """Return half the spectrum of an even number of reals, by a half as long FFT."""
     parts = np.moveaxis(x, axis, -1)
     half = _size(x, axis) // 2
     z = _transform(Complex(parts[..., ::2], parts[..., 1::2]), x.ndim - 1, False)
@@ -131,7 +129,7 @@ def _transform_reals(x: Array, axis: int) -> Complex:
 
 
 def _full_spectrum(half: Complex, axis: int, count: int) -> Complex:
-    """Extend the first count // 2 + 1 elements of a spectrum of reals to all."""
+    """Return all elements of a spectrum of reals, given the first count // 2 + 1."""
     inner = (count - 1) // 2
     before = (slice(None),) * axis
     rest = conj(half.map(lambda x: x[(*before, slice(1, 1 + inner))]))
@@ -222,10 +220,12 @@ def _plan(z: Complex, s: Sizes, axes: Axes) -> Plan:
     return list(zip(sizes, numbers, strict=True))
 
 
-def _along(one: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm) -> Any:
+def _along(
+    transform: Callable[..., Any], z: object, plan: Sequence[Any], norm: Norm
+) -> Any:
     """Apply a one-dimensional transform along each axis of the plan, the last first."""
     for n, axis in reversed(plan):
-        z = one(z, n, axis, norm)
+        z = transform(z, n, axis, norm)
     return z
 
 
@@ -333,7 +333,7 @@ def ifftshift(x: ComplexLike, axes: int | Axes = None) -> Any:
 
 
 def _roll(x: ComplexLike, axes: int | Axes, shift: Callable[[Any], Any]) -> Any:
-    """Roll along each of the axes by `shift` of its size."""
+    """Roll along each of the axes by `shift(size)` elements, given its size."""
     if isinstance(x, Complex):
         return x.map(lambda part: _roll(part, axes, shift))
     x = lift(x)
@@ -361,7 +361,7 @@ def idct(x: ArrayLike, type: int = 2, axis: int = -1, norm: Norm = None) -> Arra
 
 
 def _by_cosines(x: ArrayLike, type: int, axis: int, norm: Norm) -> Array:  # noqa: A002
-    """Multiply the elements along an axis by a cosine matrix: a DCT."""
+    """Return the DCT along an axis, as a product with a cosine matrix."""
     x = as_float(x)
     if type not in (2, 3, 4) or norm not in (None, "backward", "ortho"):
         fail(

@@ -79,7 +79,7 @@ def eye_like(x: Array, size: Size) -> Array:
 
 
 def rows_at(x: Array, order: Array) -> Array:
-    """Permute the rows of each matrix by its own row of `order`."""
+    """Return matrices with their rows in the order of each one's row of `order`."""
     lead = tuple(range(x.ndim - 2))
     along, kept = (*lead, x.ndim - 2), (*lead, x.ndim - 1)
     return emit(

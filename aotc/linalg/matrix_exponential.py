@@ -22,7 +22,7 @@ _SQUARINGS = 16
 
 
 def expm(A: ArrayLike) -> Array:  # noqa: N803 - SciPy's name
-    """The sum of Aᵏ / k!, for matrices of a 1-norm up to 3.5e5; NaN beyond.
+    """The matrix exponential, for a 1-norm of up to 3.5e5; NaN beyond.
 
     Padé approximation after scaling by a power of 2, then squaring: Higham, "The
     scaling and squaring method for the matrix exponential revisited", SIAM Journal on
@@ -45,7 +45,7 @@ def expm(A: ArrayLike) -> Array:  # noqa: N803 - SciPy's name
 
 
 def _pade(x: Array) -> Array:
-    """Return (even - odd)⁻¹ (even + odd), of the approximant's even and odd powers."""
+    """Return a Padé approximant of exp(x): (even - odd)⁻¹ (even + odd)."""
     b = _PADE
     one = eye_like(x, x.shape[-1])
     x2 = np.matmul(x, x)

@@ -39,8 +39,8 @@ def _scaled_bessel(order: int, x: numpy.ndarray) -> numpy.ndarray:
 
 @cache
 def _series(order: int) -> tuple[list[float], list[float]]:
-    """Fit the Chebyshev coefficients of e**-x I_n(x) below and above the split;
-    cached.
+    """Fit Chebyshev coefficients of e**-x I_n(x), over x**n or times sqrt(x), below and
+    above the split; cached.
     """
     fit = numpy.polynomial.chebyshev.chebinterpolate
 

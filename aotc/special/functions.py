@@ -122,14 +122,14 @@ def logit(x: ArrayLike, /) -> Array:
 
 
 def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x * log(y)`, and 0 for x = 0 whatever y; the derivative at (0, 0) is 0."""
+    """`x * log(y)`, and 0 for x = 0 unless y is NaN; the derivative at (0, 0) is 0."""
     x, y = common_floats(x, y)
     ordinary = logical_and(greater(y, 0), less(y, math.inf))
     return _times_log(log, x, y, ordinary)
 
 
 def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x * log(1 + y)`, and 0 for x = 0 whatever y."""
+    """`x * log(1 + y)`, and 0 for x = 0 unless y is NaN."""
     x, y = common_floats(x, y)
     ordinary = logical_and(greater(y, -1), less(y, math.inf))
     return _times_log(log1p, x, y, ordinary)
@@ -138,7 +138,7 @@ def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
 def _times_log(
     function: Callable[[Array], Array], x: Array, y: Array, ordinary: Array
 ) -> Array:
-    """Return `x * function(y)`; 0 for x = 0, without infinite derivatives."""
+    """Return `x * function(y)`; 0 for x = 0 unless y is NaN, with a finite slope."""
     vanishing = logical_and(equal(x, 0), logical_not(logical_or(ordinary, isnan(y))))
     return multiply(x, function(where(vanishing, 1, y)))
 

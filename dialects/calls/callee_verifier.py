@@ -25,7 +25,7 @@ Known = Mapping[str, Function]
 
 
 def verify(module: Module) -> None:
-    """Raise InputError for declarations and rules that do not fit their functions.
+    """Raise InputError for a declared or annotated function whose callees do not fit.
 
     Raises:
         InputError: it names the function and what it should be, take or return.

@@ -83,7 +83,7 @@ def declaration_of(function: Function) -> Declaration | None:
 
 
 def rules_of(function: Function) -> Rules | None:
-    """Return the rules of calls of a function; None if its body is to be processed."""
+    """Return the derivative and batch rules of a function; None if its body is used."""
     return control_of(function) or custom_of(function)
 
 

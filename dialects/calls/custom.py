@@ -46,11 +46,11 @@ class Custom:
 
         @property
         def jvp(self) -> Callable[..., Values]:
-            """The tangents of the float results of a call."""
+            """The `jvp` rule, which returns the tangents of a call's float results."""
 
         @property
         def vjp(self) -> Callable[..., Values]:
-            """The cotangents of some operands of a call."""
+            """The `vjp` rule, which returns cotangents of some operands of a call."""
 
     def title(self, name: str) -> str:
         """Return how messages name a call of the function `name`."""
@@ -146,7 +146,7 @@ class CustomJvp(Custom):
         return {"rule": (inputs + floats(inputs), outputs + floats(outputs))}
 
     def jvp(self, b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
-        """Emit a call of the rule, zeros for missing tangents; return tangents."""
+        """Emit a call of the rule, zeros for tangents of None; return its tangents."""
         given = _tangents(b, op, tangents)
         results = call(self.rule, [*op.operands, *given])
         return results[len(op.results) :]
@@ -182,7 +182,7 @@ class Checkpoint(Custom):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Return cotangents of the body, recomputed once a cotangent is computed."""
+        """Emit the VJP of the body, to run after a cotangent of it is computed."""
         given = [dy for dy in dys if dy is not None]
         inputs = [b.after(value, given[0]) for value in op.operands]
         derivative = derive(Vjp(functions.callee_of(op), tuple(wanted)))
@@ -215,7 +215,7 @@ class CheckpointProducts(Checkpoint):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Replace the call by one of `saving`; return cotangents by `given`."""
+        """Replace the call by one of `saving`; return cotangents by `given`'s VJP."""
         count = len(op.results)
         with functions.before(op):
             results = call(self.saving, list(op.operands))
@@ -229,7 +229,7 @@ class CheckpointProducts(Checkpoint):
 
 
 def annotate(function: Function, custom: Custom) -> None:
-    """Set the attribute of a function that says how it is differentiated."""
+    """Set the function attribute that names the rules of a custom derivative."""
     function.attributes[custom.key] = ir.DictAttr.get(
         {key: ir.FlatSymbolRefAttr.get(name) for key, name in vars(custom).items()}
     )
@@ -255,14 +255,14 @@ def _floats(values: Sequence[Value]) -> list[int]:
     ]
 
 
-def _tangents(b: Builder, op: func.CallOp, given: Sequence[Tangent]) -> Values:
+def _tangents(b: Builder, op: func.CallOp, tangents: Sequence[Tangent]) -> Values:
     """Return a tangent for each float operand of a call, zeros in place of None."""
     smooth = _floats(op.operands)
-    return [tangent_or_zero(b, op.operands[i], given[i]) for i in smooth]
+    return [tangent_or_zero(b, op.operands[i], tangents[i]) for i in smooth]
 
 
 def define_product_checkpoint(function: Function) -> CheckpointProducts:
-    """Define the functions of a checkpoint that saves costly products; return it."""
+    """Define the functions of a CheckpointProducts for `function`; return that."""
     name, (inputs, _) = functions.name_of(function), functions.signature(function)
     products = filter(_is_costly, function.entry_block.operations)
     kinds = [Tensor.of(op.results[0]) for op in products]
@@ -297,7 +297,7 @@ def define_product_checkpoint(function: Function) -> CheckpointProducts:
 
 
 def _define_known(kind: Tensor) -> str:
-    """Define a function (x, known) → known whose derivative is that of x."""
+    """Define a function (x, known) → known with x's derivative; return its name."""
     name = functions.define("known", [kind, kind], lambda pair: pair[1:])
     rule = functions.define("known_slope", [kind] * 4, lambda values: values[1:3])
     annotate(functions.find(name), CustomJvp(rule))

@@ -83,7 +83,7 @@ def add_padded_entry(module: Module, entry: Entry, sizes: Mapping[str, int]) -> 
 def padded_types(
     entry: Entry, sizes: Mapping[str, int]
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the types of the inputs and of the outputs of a padded entry."""
+    """Return types of a padded entry's inputs, with that of the sizes, and outputs."""
     padding = padding_of(entry, sizes)
     with padding.known():
         inputs, outputs = (
@@ -94,7 +94,7 @@ def padded_types(
 
 
 def padding_of(entry: Entry, sizes: Mapping[str, int]) -> BucketPadding:
-    """Return the padding from the sizes of a call of `entry` to those of a bucket."""
+    """Return the BucketPadding from the sizes of a call of `entry` to `sizes`."""
     symbols = (
         replace(each, max=sizes[each.name], optimum=None)
         if each.name in sizes
@@ -105,14 +105,14 @@ def padding_of(entry: Entry, sizes: Mapping[str, int]) -> BucketPadding:
 
 
 def _specialization(entry: Entry, sizes: Mapping[str, int]) -> SizeSpecialization:
-    """Return the entry and the sizes that a padded entry is specialized to."""
+    """Return the SizeSpecialization of `entry` padded to `sizes`."""
     before = entry.specializes or SizeSpecialization(entry.name, ())
     every = tuple(sorted({**dict(before.sizes), **sizes}.items()))
     return SizeSpecialization(before.entry, every, tuple(sorted(sizes)))
 
 
 def _sizes_port(entry: Entry) -> Port:
-    """Return an input port without elements, whose shape tells the symbols' sizes."""
+    """Return a port of an empty tensor, whose shape holds a call's symbol values."""
     sizes = [
         SymbolicDim.symbol(number) * each.multiple_of
         for number, each in enumerate(entry.symbols)
@@ -164,7 +164,7 @@ class _PaddedEntryWriter:
         self.cut_ops: list[dict[str, str]] = []
 
     def pad_port(self, port: Port) -> Port:
-        """Return an argument with the bucket's sizes; refuse one that may be larger."""
+        """Return a port with the bucket's sizes; raise if a call's may be larger."""
         if not self.padding.has_room(port.type):
             raise InputError(
                 "padding-forbidden",
@@ -194,7 +194,7 @@ class _PaddedEntryWriter:
         return forms
 
     def write(self, op: Operation, operands: list[_Forms]) -> list[_Forms]:
-        """Emit an op: padded if it has a `pad` rule, else in the sizes of the call."""
+        """Emit an op padded, or else in the call's sizes; return its results' forms."""
         types = [Tensor.of(value) for value in op.results]
         written = self._write_padded(op, operands, types)
         if written is not None:
@@ -214,7 +214,7 @@ class _PaddedEntryWriter:
     def _write_padded(
         self, op: Operation, operands: list[_Forms], types: list[Tensor]
     ) -> list[Value] | None:
-        """Emit the op in the sizes of the bucket; return None if it has no rule."""
+        """Emit the op in the bucket's sizes; return None if it cannot be padded."""
         if not isinstance(op, GraphOp) or isinstance(op.pad, Reason) or has_effect(op):
             return None
         every = [*(each.type for each in operands), *types]

@@ -160,7 +160,7 @@ class _SizeFixer:
             if self._kept:
                 attributes[SYMBOLS] = contracts_attribute(self._kept)
         if GUARDS in attributes:
-            guards = list(self._rest_of(guards_of(function)))
+            guards = list(self._remaining_guards(guards_of(function)))
             del attributes[GUARDS]
             if guards:
                 attributes[GUARDS] = guards_attribute(guards)
@@ -172,7 +172,7 @@ class _SizeFixer:
                 for result in op.results:
                     result.set_type(self._type(result.type))
 
-    def _rest_of(self, guards: list[EntryGuard]) -> Iterator[EntryGuard]:
+    def _remaining_guards(self, guards: list[EntryGuard]) -> Iterator[EntryGuard]:
         """Yield the guards that still mention a symbol, with fixed sizes inserted."""
         for guard in guards:
             condition = Condition.parse(guard.condition).substitute(self._terms)

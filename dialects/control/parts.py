@@ -55,10 +55,10 @@ class ControlFlow:
         def signature(
             self, parts: Sequence[tuple[Types, Types]]
         ) -> tuple[Types, Types]:
-            """The types that it takes and returns, given those of its functions."""
+            """Return the types taken and returned, given its functions' signatures."""
 
         def facts(self) -> dict[str, ir.Attribute]:
-            """Return attributes beside the functions."""
+            """Return what `graph.control` holds beside kind and functions, by name."""
 
     def title(self, _: str) -> str:
         """Return how messages name the control flow."""
@@ -108,7 +108,7 @@ def float_positions(kinds: Types) -> list[int]:
 def active(
     tangents: Sequence[Tangent], first: int = 0
 ) -> tuple[tuple[int, ...], Values]:
-    """Return the indices of the tangents that are not None, plus `first`, and these."""
+    """Return indices, plus `first`, of tangents other than None, and these tangents."""
     wrt = indices_of_true([d is not None for d in tangents], first)
     return wrt, [d for d in tangents if d is not None]
 
@@ -141,12 +141,12 @@ def require_count(name: str, count: int, most: int) -> None:
         )
 
 
-def require_same(what: str, expected: Types, got: Types) -> None:
-    """Raise InputError for other types than expected; `what` begins the message."""
+def require_same(subject: str, expected: Types, got: Types) -> None:
+    """Raise InputError for other types than expected; `subject` begins the message."""
     if expected != got:
         raise InputError(
             "control-mismatch",
-            f"{what} {types_text(got)}; expected {types_text(expected)}",
+            f"{subject} {types_text(got)}; expected {types_text(expected)}",
         )
 
 

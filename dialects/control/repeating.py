@@ -136,7 +136,7 @@ class While(ControlFlow):
         return scan.vjp(b, results[0].owner.opview, dys, wanted)
 
     def _as_scan(self, b: Builder, kinds: Types) -> Scan:
-        """Return the loop as a scan, with steps after its end that change nothing."""
+        """Return a Scan of `max_steps` steps; those after the end change nothing."""
         assert self.max_steps is not None
         condition, body = self.functions
         rest = define(f"{body}.rest", kinds, lambda values: values[: self.carries])
@@ -188,7 +188,7 @@ class While(ControlFlow):
         return invoke(loop, [*carried, *operands[count:]])
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """Return indices of operands and results to keep if `wanted` are used."""
+        """Return indices of operands and results to keep for the results `wanted`."""
         condition, body = self.functions
         while True:
             read = reads(condition, {0}) | reads(body, wanted)

@@ -167,7 +167,7 @@ class Scan(ControlFlow):
     def vjp(
         self, b: Builder, op: func.CallOp, dys: Sequence[Tangent], wanted: Sequence[int]
     ) -> Values:
-        """Emit a reverse scan, over the carried values that each step began with.
+        """Emit a scan in reverse, over saved carried values; return the cotangents.
 
         They are saved by a scan that takes the place of `op`; each step is computed
         again for its derivative. The cotangents of captures add up along the way.
@@ -216,7 +216,7 @@ class Scan(ControlFlow):
         return [found[i] for i in wanted]
 
     def _saving(self, op: func.CallOp) -> Values:
-        """Replace `op` by a scan that also stacks its carried values; return these."""
+        """Replace `op` by a scan that also stacks carried values; return the stacks."""
         body = self.functions[0]
         inputs, outputs = functions.signature(functions.find(body))
 
@@ -254,7 +254,7 @@ class Scan(ControlFlow):
         return [*last, *(b.move_axis(stack, 1, 0) for stack in stacks)]
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """Return indices of operands and results to keep if `wanted` are used."""
+        """Return indices of operands and results to keep for the results `wanted`."""
         while True:
             read = reads(self.functions[0], wanted)
             carried = {i for i in read | wanted if i < self.carries}
@@ -306,7 +306,7 @@ class Scan(ControlFlow):
     def _lower_numbers(
         self, low: Lowering, op: func.CallOp, operands: Values, inline: Inliner
     ) -> Values:
-        """Emit the loop as one dispatch, which reads elements of the scanned arrays."""
+        """Emit a loop over scalars as one dispatch that reads the scanned arrays."""
         carried, whole, captures = self._split(operands)
         sources = [low.materialize(x) for x in whole]
         numbers = ScalarLowering(low.symbols)

@@ -87,7 +87,7 @@ class Switch(ControlFlow):
         return chosen
 
     def needs(self, wanted: set[int], reads: Reads) -> tuple[set[int], set[int]]:
-        """Return indices of operands and results to keep if `wanted` are used."""
+        """Return indices of operands and results to keep for the results `wanted`."""
         read = set[int]().union(*(reads(name, wanted) for name in self.functions))
         return {0} | {i + 1 for i in read}, wanted
 

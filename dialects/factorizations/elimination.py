@@ -69,7 +69,7 @@ def cholesky(b: Builder, x: Value) -> Value:
 
 
 def _cholesky_step(values: list[Value]) -> list[Value]:
-    """Run step j of the scan: store column j of the factor, update those behind it."""
+    """Emit step j of the scan: store column j of the factor, update those behind it."""
     b, (x, j) = Builder(), values
     kind = Tensor.of(x)
     below = column(b, x, j)
@@ -100,7 +100,7 @@ def lu(b: Builder, x: Value) -> list[Value]:
 
 
 def _lu_step(values: list[Value]) -> list[Value]:
-    """Run step j of the scan: choose the pivot of column j, and eliminate below."""
+    """Emit step j of the scan: choose the pivot of column j, and eliminate below."""
     b, (x, free, order, j) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, j)
@@ -124,12 +124,12 @@ def _lu_step(values: list[Value]) -> list[Value]:
     return [x, free, b.select(now, pivot_row, order)]
 
 
-def _divisor(b: Builder, here: Value, pivot_row: Value) -> Value:
-    """Emit the pivot, broadcast to its column; 1 for 0, as then all below is 0."""
-    pivot = element(b, here, pivot_row)
+def _divisor(b: Builder, pivot_column: Value, pivot_row: Value) -> Value:
+    """Emit `pivot_column[pivot_row]` repeated along the column; 1 where it is 0."""
+    pivot = element(b, pivot_column, pivot_row)
     zero = b.compare(pivot, b.full_like(pivot, 0.0), direction="eq")
     pivot = b.select(zero, b.full_like(pivot, 1.0), pivot)
-    return for_each(b, pivot, Tensor.of(here).shape)
+    return for_each(b, pivot, Tensor.of(pivot_column).shape)
 
 
 def rows_at(b: Builder, x: Value, order: Value) -> Value:
@@ -207,7 +207,7 @@ def _extend_by_identity(b: Builder, a: Value, size: int) -> Value:
 
 
 def _extend_by_zero_rows(b: Builder, y: Value, size: int) -> Value:
-    """Emit matrices extended to `size` rows of zeros."""
+    """Emit matrices with rows of zeros appended, `size` rows in all."""
     return pad_matrices(b, y, size - extents(y)[0], 0)
 
 
@@ -251,7 +251,7 @@ def _diagonal_blocks(b: Builder, a: Value) -> Value:
 
 
 def _block_step(values: list[Value]) -> list[Value]:
-    """Run one step of the scan: solve block i of x from the blocks solved before."""
+    """Emit one step of the scan: solve block i of x from the blocks solved before."""
     b, (x, row, inverse, y, i) = Builder(), values
     kind = Tensor.of(x)
     *lead, count, _, k = kind.shape

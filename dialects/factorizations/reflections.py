@@ -56,7 +56,7 @@ def qr(b: Builder, x: Value) -> list[Value]:
 
 
 def _reflect(values: list[Value]) -> list[Value]:
-    """Run step k of the scan: reflect column k onto axis k, store the reflection."""
+    """Emit step k of the scan: reflect column k onto axis k, store the reflection."""
     b, (x, vectors, k) = Builder(), values
     kind = Tensor.of(x)
     here = column(b, x, k)
@@ -72,21 +72,21 @@ def _reflect(values: list[Value]) -> list[Value]:
     return [b.subtract(x, rank_one), b.select(now, along_rows(b, v, kind), vectors)]
 
 
-def _householder_vector(b: Builder, here: Value, k: Value) -> Value:
+def _householder_vector(b: Builder, x: Value, k: Value) -> Value:
     """Emit the Householder vector x + sign(x[k]) ‖x‖ e[k], scaled to length sqrt 2.
 
     For x = 0 it is sqrt 2 e[k].
     """
-    shape = Tensor.of(here).shape
-    norm = b.sqrt(b.reduce_sum(b.multiply(here, here), axes=(len(shape) - 1,)))
-    pivot = element(b, here, k)
+    shape = Tensor.of(x).shape
+    norm = b.sqrt(b.reduce_sum(b.multiply(x, x), axes=(len(shape) - 1,)))
+    pivot = element(b, x, k)
     far = b.add(norm, b.abs(pivot))
     half = b.sqrt(b.multiply(norm, far))  # ‖v‖ / sqrt 2
     zero = b.compare(norm, b.full_like(norm, 0.0), direction="eq")
     half = b.select(zero, b.full_like(half, 1.0), half)
     end = b.multiply(signs(b, pivot), b.divide(far, half))
     end = b.select(zero, b.full_like(end, math.sqrt(2)), end)
-    at = axis_positions(b, here, -1)
+    at = axis_positions(b, x, -1)
     on_axis = b.compare(at, number(b, k, at), direction="eq")
-    rest = b.divide(here, for_each(b, half, shape))
+    rest = b.divide(x, for_each(b, half, shape))
     return b.select(on_axis, for_each(b, end, shape), rest)

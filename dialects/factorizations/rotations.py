@@ -145,7 +145,7 @@ def _orthogonal_rows(b: Builder, x: Value) -> tuple[Value, Value]:
 
 
 def _sweeps(b: Builder, rows: Value, k: int, n: int) -> Value:
-    """Emit a loop of Jacobi sweeps until rows are orthogonal in `n` elements."""
+    """Emit Jacobi sweeps over `k` rows until these are orthogonal in `n` elements."""
     kind = Tensor.of(rows)
     rows = pad_matrices(b, rows, k - extents(rows)[0], 0)
     enough = epsilon(kind) * math.sqrt(n)
@@ -186,8 +186,8 @@ def _opponents(b: Builder, k: int) -> Value:
     return b.select(last, r, other)
 
 
-def _round(n: int, values: list[Value]) -> list[Value]:
-    """Run one round of a sweep: rotate each row with its opponent; track cosines.
+def _round(row_length: int, values: list[Value]) -> list[Value]:
+    """Emit one round of a sweep: rotate each row with its opponent; track cosines.
 
     Both rows of a pair compute the same rotation, each for itself.
     """
@@ -195,7 +195,7 @@ def _round(n: int, values: list[Value]) -> list[Value]:
     kind = Tensor.of(rows)
     pairs = b.broadcast(opponents, shape=kind.shape[:-1], axes=(kind.rank - 2,))
     others = rows_at(b, rows, pairs)
-    cosine, c, s = _rotation(b, _products(b, rows, others, n), pairs)
+    cosine, c, s = _rotation(b, _products(b, rows, others, row_length), pairs)
     turned = b.subtract(
         b.multiply(along_rows(b, c, kind), rows),
         b.multiply(along_rows(b, s, kind), others),
@@ -203,17 +203,17 @@ def _round(n: int, values: list[Value]) -> list[Value]:
     return [turned, b.maximum(cosines, cosine)]
 
 
-def _products(b: Builder, rows: Value, others: Value, n: int) -> list[Value]:
+def _products(b: Builder, rows: Value, others: Value, row_length: int) -> list[Value]:
     """Emit x·x, y·y and x·y for each row x and its opponent y."""
     (k, _), rank = extents(rows), Tensor.of(rows).rank
-    x, y = (block(b, part, (0, k), (0, n)) for part in (rows, others))
+    x, y = (block(b, part, (0, k), (0, row_length)) for part in (rows, others))
     return [
         b.reduce_sum(b.multiply(left, right), axes=(rank - 1,))
         for left, right in ((x, x), (y, y), (x, y))
     ]
 
 
-def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
+def _rotation(b: Builder, products: list[Value], opponents: Value) -> list[Value]:
     """Emit |cos| of the angle between rows x and y, and c and s of their rotation.
 
     The rotation, c x - s y and the opponent's c y + s x, makes them orthogonal by the
@@ -227,7 +227,7 @@ def _rotation(b: Builder, products: list[Value], pairs: Value) -> list[Value]:
     zeta = b.divide(b.subtract(yy, xx), b.select(apart, b.add(xy, xy), one))
     root = b.sqrt(b.add(one, b.multiply(zeta, zeta)))
     tangent = b.divide(one, b.add(b.abs(zeta), root))
-    first = b.compare(axis_positions(b, pairs, -1), pairs, direction="lt")
+    first = b.compare(axis_positions(b, opponents, -1), opponents, direction="lt")
     even = b.select(first, one, b.negate(one))
     direction = b.select(b.compare(zeta, zero, direction="eq"), even, b.sign(zeta))
     tangent = b.where_true(apart, b.multiply(direction, tangent))

@@ -151,7 +151,7 @@ class Entry:
     def nearest_allowed(
         self, wanted: Sequence[int], fixed: Collection[str] = ()
     ) -> list[int]:
-        """Return the smallest sizes from `wanted` up that contracts and guards allow.
+        """Return the least values from `wanted` up that contracts and guards allow.
 
         Args:
             wanted: in parts of multiples, within the contracts.
@@ -196,7 +196,7 @@ class Entry:
         return all(each.policy == DYNAMIC for each in self.symbols)
 
     def ports(self, kind: str) -> list[Port]:
-        """Return the arguments of a kind, such as `input`; the results of `output`."""
+        """Return argument ports of a kind, such as `input`; for `output`, results."""
         side = self.results if kind == "output" else self.arguments
         return [port for port in side if port.kind == kind]
 
@@ -220,7 +220,7 @@ def entries_of(module: Module, *, with_declared: bool = False) -> list[Entry]:
 
 
 def specializations_in(module: Module) -> dict[str, SizeSpecialization]:
-    """Return what each specialized function of a module is specialized to, by name."""
+    """Return the SizeSpecialization of each specialized function, by its name."""
     found = {
         name: _specialization(function)
         for name, function in functions_of(module).items()
@@ -341,7 +341,7 @@ def rename_ports(module: Module, names: Mapping[str, str]) -> None:
 
 
 def _rename_row(row: Any, names: Mapping[str, str]) -> Any:
-    """Return the attributes of a port with the new name of a weight or state."""
+    """Return a port's attributes, a weight or state renamed as in `names`."""
     stored = "graph.kind" in row and plain_of(row["graph.kind"]) in ("weight", "state")
     if not stored or (name := plain_of(row["graph.name"])) not in names:
         return row
@@ -444,6 +444,6 @@ def _port_facts(port: Port) -> dict[str, str]:
 
 
 def _with_fact(row: ir.DictAttr, name: str, attribute: Any) -> Any:
-    """Return a copy of a dictionary attribute with one more entry."""
+    """Return a copy of a dictionary attribute with an entry added or replaced."""
     facts = {each.name: each.attr for each in ir.DictAttr(row)}
     return ir.DictAttr.get({**facts, name: attribute})

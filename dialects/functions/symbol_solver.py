@@ -28,7 +28,7 @@ class Binding:
 
 
 def solve_symbols(inputs: Sequence[Tensor]) -> list[Binding]:
-    """Return how each symbol follows from input sizes, in an order to solve them in.
+    """Return how symbols follow from input sizes, in an order to solve them in.
 
     A size decides a symbol that it is linear in, such as n in `n * 2 + m`, if it knows
     all others. A size that is the symbol alone comes first.

@@ -48,7 +48,7 @@ class _Transformation:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Name of the function that the derived one is made from."""
+        """Names of the functions that the derived one is made from: just `of`."""
         return (self.of,)
 
     def evaluate(self, *_: object) -> NoReturn:
@@ -82,7 +82,7 @@ class Vjp(_Transformation):
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """Return the types of arguments and results, given those of `of`."""
+        """Return the types of arguments and results, given those of function `of`."""
         cotangents = [inputs[index] for index in self.wrt]
         return inputs + floats(outputs), outputs + cotangents
 
@@ -99,7 +99,7 @@ class Jvp(_Transformation):
     wrt: tuple[int, ...]
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """Return the types of arguments and results, given those of `of`."""
+        """Return the types of arguments and results, given those of function `of`."""
         tangents = [inputs[index] for index in self.wrt]
         return inputs + tangents, outputs + floats(outputs)
 
@@ -116,7 +116,7 @@ class Batch(_Transformation):
     size: Size
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """Return the types of arguments and results, given those of `of`."""
+        """Return the types of arguments and results, given those of function `of`."""
         taken = [
             with_leading(tensor, self.size) if index in self.wrt else tensor
             for index, tensor in enumerate(inputs)
@@ -137,7 +137,7 @@ class Precision(_Transformation):
     kept: tuple[int, ...] = ()
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """Return the types of arguments and results, which are those of `of`."""
+        """Return the types of arguments and results, those of function `of`."""
         return inputs, outputs
 
 
@@ -152,7 +152,7 @@ class Widened(_Transformation):
     checkpoints: bool = True
 
     def signature(self, inputs: Types, outputs: Types) -> tuple[Types, Types]:
-        """Return the types of arguments and results, given those of `of`."""
+        """Return the types of arguments and results, given those of function `of`."""
         return list(map(wide_type, inputs)), list(map(wide_type, outputs))
 
 

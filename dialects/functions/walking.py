@@ -142,7 +142,7 @@ def copy_value(value: Value, values: dict[Value, Value]) -> Value:
 
 
 def users_of(values: Iterable[Value], own: Container[Value] = ()) -> list[Operation]:
-    """Return the ops that read some values, one for each use.
+    """Return the ops that read `values`, one for each use, but those of `own`.
 
     Args:
         values: of a block.

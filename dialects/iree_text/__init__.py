@@ -103,7 +103,7 @@ def scalar_barrier(number: Value) -> Value:
 
 
 def _barrier(x: Value, body: Sequence[str]) -> Value:
-    """Emit a call of a barrier function on `x`; on a constant, at the start."""
+    """Emit a barrier call on `x`; for a constant, at the start of the function."""
     point = None
     if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant":
         point = ir.InsertionPoint.at_block_begin(current_function().entry_block)

@@ -34,38 +34,43 @@ LOADER_FUNCTIONS = {
 
 
 def exchange(
-    asked: ir.StringAttr, kind: ir.RankedTensorType, found: ir.RankedTensorType
+    request: ir.StringAttr,
+    operand_type: ir.RankedTensorType,
+    result_type: ir.RankedTensorType,
 ) -> list[str]:
     """Return the text body that has the loader run a collective on a tensor.
 
     Args:
-        asked: JSON that says which collective it is.
-        kind: of the tensor, the first argument.
-        found: of what comes back. Its dynamic sizes are the other arguments.
+        request: JSON that says which collective it is.
+        operand_type: of the tensor, the first argument.
+        result_type: of what comes back. Its dynamic sizes are the other arguments.
     """
     return [
-        *_sent(asked, kind),
+        *_sent(request, operand_type),
         f"%received = {_loader_call(EXCHANGE, '%asked, %sent')}",
-        *_received(found),
+        *_received(result_type),
     ]
 
 
-def start_exchange(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
+def start_exchange(
+    request: ir.StringAttr, operand_type: ir.RankedTensorType
+) -> list[str]:
     """Return the text body that has the loader start a collective; see `exchange`.
 
     It returns the number that `finish_exchange` takes.
     """
     call = _loader_call(START, "%asked, %sent")
-    return [*_sent(asked, kind), f"%number = {call}", "return %number : i64"]
+    return [*_sent(request, operand_type), f"%number = {call}", "return %number : i64"]
 
 
-def finish_exchange(found: ir.RankedTensorType) -> list[str]:
+def finish_exchange(result_type: ir.RankedTensorType) -> list[str]:
     """Return the text body that waits for a collective that was started.
 
     Args:
-        found: of what comes back. Its dynamic sizes are the arguments after the number.
+        result_type: of what comes back. Its dynamic sizes are the arguments after the
+            number.
     """
-    return [f"%received = {_loader_call(FINISH, '%0')}", *_received(found)]
+    return [f"%received = {_loader_call(FINISH, '%0')}", *_received(result_type)]
 
 
 def _loader_call(function: str, operands: str) -> str:
@@ -73,24 +78,24 @@ def _loader_call(function: str, operands: str) -> str:
     return f"util.call {function}({operands}) : {LOADER_FUNCTIONS[function]}"
 
 
-def _sent(asked: ir.StringAttr, kind: ir.RankedTensorType) -> list[str]:
+def _sent(request: ir.StringAttr, operand_type: ir.RankedTensorType) -> list[str]:
     """Return lines that define %asked, the JSON, and %sent, the buffer view of %0."""
-    lines, dims = sizes("%0", kind)
+    lines, dims = sizes("%0", operand_type)
     return [
         *lines,
-        f"%asked = util.buffer.constant : !util.buffer = {asked}",
-        f"%sent = hal.tensor.export %0 : {kind}{dims} -> !hal.buffer_view",
+        f"%asked = util.buffer.constant : !util.buffer = {request}",
+        f"%sent = hal.tensor.export %0 : {operand_type}{dims} -> !hal.buffer_view",
     ]
 
 
-def _received(found: ir.RankedTensorType) -> list[str]:
+def _received(result_type: ir.RankedTensorType) -> list[str]:
     """Return lines that return %received as a tensor of sizes %1, %2, …"""
-    axes = filter(found.is_dynamic_dim, range(found.rank))
+    axes = filter(result_type.is_dynamic_dim, range(result_type.rank))
     names = ", ".join(f"%{n}" for n, _ in enumerate(axes, 1))
     dims = f"{{{names}}}" if names else ""
     return [
-        f"%y = hal.tensor.import %received : !hal.buffer_view -> {found}{dims}",
-        f"return %y : {found}",
+        f"%y = hal.tensor.import %received : !hal.buffer_view -> {result_type}{dims}",
+        f"return %y : {result_type}",
     ]
 
 

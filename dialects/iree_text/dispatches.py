@@ -119,10 +119,10 @@ def _start_lines(
     ]
 
 
-def _part(kind: ir.RankedTensorType, wanted: Type) -> str:
-    """Return offsets, sizes and strides of a whole tensor, or of its first element."""
-    zeros, ones = [0] * kind.rank, [1] * kind.rank
-    sizes = list(kind.shape) if wanted == kind else ones
+def _part(source_type: ir.RankedTensorType, result_type: Type) -> str:
+    """Return the slice of a whole tensor, or of its first element, as MLIR text."""
+    zeros, ones = [0] * source_type.rank, [1] * source_type.rank
+    sizes = list(source_type.shape) if result_type == source_type else ones
     return f"offsets = {zeros}, sizes = {sizes}, strides = {ones}"
 
 

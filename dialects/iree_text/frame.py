@@ -50,7 +50,7 @@ def declaration(entry: Entry, name: str) -> list[str]:
 
 
 def public_function(entry: Entry, graph: str) -> list[str]:
-    """Return lines of an entry's exported function: state is in globals.
+    """Return lines of an entry's exported function; weights and states are globals.
 
     Args:
         entry: what it is of.

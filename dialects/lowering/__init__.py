@@ -239,7 +239,7 @@ class Lowering:
         maps: Sequence[AffineMap],
         iterators: Sequence[str],
     ) -> list[Value]:
-        """Return the inputs, one per reduction loop made to vary if none does yet."""
+        """Return inputs of which one at least varies along each reduction loop."""
         inputs = list(inputs)
         for loop, kind in enumerate(iterators):
             if kind == "reduction":
@@ -267,7 +267,7 @@ class Lowering:
         return lhs, rhs if either else self.vary(rhs)
 
     def pointwise(self, inputs: Sequence[Value], result: Tensor, body: Body) -> Value:
-        """Emit an elementwise op by `body`, which gets an element of each input."""
+        """Emit an elementwise op of type `result`; `body` gets an element per input."""
         identity = ir.AffineMap.get_identity(result.rank)
         return self.generic(
             inputs,
@@ -313,7 +313,7 @@ class Lowering:
         )
 
     def generate(self, result: Tensor, body: Callable[[list[Value]], Value]) -> Value:
-        """Emit a tensor whose elements `body` computes from their indices."""
+        """Emit a tensor of type `result`; `body` computes elements from indices."""
         return self.generic(
             [],
             [ir.AffineMap.get_identity(result.rank)],
@@ -323,7 +323,7 @@ class Lowering:
         )
 
     def materialize(self, x: Value) -> Value:
-        """Emit a barrier that stores `x` in memory if IREE could not index it.
+        """Return `x`, behind a barrier that stores it if IREE could not index it.
 
         To index is to read by position or in steps. See Notes [reads with gaps] and
         [widened reads]; `extract` is for nothing else.
@@ -362,12 +362,12 @@ class Lowering:
             list(strides),
         )
 
-    def element(self, source: Value, whole: Tensor, index: Value) -> Value:
+    def element(self, source: Value, source_type: Tensor, index: Value) -> Value:
         """Emit `source[index]`: the slice at an index of the leading axis.
 
         See Note [parts of fills].
         """
-        result = whole.with_shape(whole.shape[1:])
+        result = source_type.with_shape(source_type.shape[1:])
         if 0 in result.shape:  # offset 0 of such an axis is out of bounds to MLIR
             return self.empty(result)
         if (scalar := filled_with(source)) is not None:
@@ -489,7 +489,7 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """Return an expression as an affine map of symbols; None if IREE needs parts.
+    """Return an expression as an affine map of symbols; None if it must be split.
 
     None where it has a min or max, or IREE would be wrong about it.
     """
@@ -511,7 +511,7 @@ def _as_signed(dtype: str, value: int) -> int:
 
 
 def by_kind(**ops: Body) -> LowerRule:
-    """Return a `lower` rule: one scalar operation for each kind of dtype.
+    """Return an elementwise `lower` rule, with a scalar body per kind of dtype.
 
     Args:
         ops: `f` float, `i` signed, `u` unsigned, `b` bool, `f64` where it differs; each

@@ -233,7 +233,9 @@ def atan2(y: Value, x: Value) -> Value:
 
 
 def _smaller_by_larger(a: Value, b: Value) -> Value:
-    """Emit the ratio of two sizes, smaller by larger: 0 for zeros, 1 for infinities."""
+    """Emit the smaller of two nonnegative floats divided by the larger.
+    It is 0 for two zeros, and 1 for two infinities.
+    """
     smaller, larger = arith.minimumf(a, b), arith.maximumf(a, b)
     nothing, one = constant(a.type, 0.0), constant(a.type, 1.0)
     equal = float_compare("OEQ", a, b)

@@ -58,7 +58,7 @@ def _add_block_after(block: Block, kinds: Sequence[Type]) -> Block:
 
 
 def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[Value]:
-    """Move a block's ops to `target`; erase its terminator and return its operands."""
+    """Move a block's ops to `target`; erase the terminator and return its operands."""
     for old, new in zip(source.arguments, arguments, strict=True):
         old.replace_all_uses_with(new)
     *ops, end = source.operations
@@ -70,7 +70,7 @@ def _move_ops(source: Block, target: Block, arguments: Sequence[Value]) -> list[
 
 
 def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Rewrite an scf.if as a conditional jump to two blocks that join in `behind`."""
+    """Rewrite an scf.if as a jump to blocks that join in `behind`; return these."""
     made = []
     for region in op.regions:
         made.append(_add_block_after(block, []) if len(region.blocks) else behind)
@@ -84,7 +84,9 @@ def _if(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Rewrite an scf.while as a head block that tests, and a body that jumps back."""
+    """Rewrite an scf.while as a head block that tests, and a body that jumps back.
+    Return both.
+    """
     before, after = (region.blocks[0] for region in op.regions)
     head = _add_block_after(block, [value.type for value in before.arguments])
     body = _add_block_after(head, [value.type for value in after.arguments])
@@ -100,7 +102,9 @@ def _while(op: Operation, block: Block, behind: Block) -> list[Block]:
 
 
 def _for(op: Operation, block: Block, behind: Block) -> list[Block]:
-    """Rewrite an scf.for as a head block that counts, and a body that jumps back."""
+    """Rewrite an scf.for as a head block that counts, and a body that jumps back.
+    Return both.
+    """
     start, end, step, *carried = op.operands
     inner = op.regions[0].blocks[0]
     head = _add_block_after(block, [value.type for value in inner.arguments])

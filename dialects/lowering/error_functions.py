@@ -112,7 +112,7 @@ def erf(x: Value) -> Value:
         return math.erf(x)
     size = math.absf(x)
     small = arith.mulf(x, polynomial(arith.mulf(x, x), _erf_series()))
-    tail = arith.subf(constant(x.type, 1.0), _erfc_of_size(size))
+    tail = arith.subf(constant(x.type, 1.0), _erfc_of_magnitude(size))
     is_small = float_compare("OLT", size, constant(x.type, 0.5))
     return arith.select(is_small, small, with_sign(tail, x))
 
@@ -120,13 +120,13 @@ def erf(x: Value) -> Value:
 @in_f32
 def erfc(x: Value) -> Value:
     """Emit 1 - erf x, without cancellation for positive x."""
-    tail = _erfc_of_size(math.absf(x))
+    tail = _erfc_of_magnitude(math.absf(x))
     beyond = arith.subf(constant(x.type, 2.0), tail)
     negative = float_compare("OLT", x, constant(x.type, 0.0))
     return arith.select(negative, beyond, tail)
 
 
-def _erfc_of_size(size: Value) -> Value:
+def _erfc_of_magnitude(size: Value) -> Value:
     """Emit erfc for x >= 0 by a Chebyshev series.
 
     The series is of (1 + 2x) exp(x**2) erfc(x), which is smooth in (x - 3.75) / (x +

@@ -67,7 +67,7 @@ def lgamma(x: Value) -> Value:
 
 
 def _phase(x: Value) -> Value:
-    """Emit pi times the distance of x from the nearest whole number."""
+    """Emit pi (x - n), where n is the whole number nearest to x."""
     distance = arith.subf(x, math.roundeven(x))
     return arith.mulf(constant(x.type, pymath.pi), distance)
 

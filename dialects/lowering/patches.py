@@ -69,7 +69,7 @@ def _gather(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Value:
-    """Emit all windows of an image, N, counts…, window…, C, as one generic."""
+    """Emit all windows of an image as one linalg.generic, N, counts…, window…, C."""
     x = low.materialize(x)
 
     def element(loops: list[Value]) -> Value:

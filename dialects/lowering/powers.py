@@ -77,7 +77,7 @@ def _to_base_two(high: Value, low: Value) -> Sum:
 
 
 def _sum_of(larger: Value, smaller: Value) -> Sum:
-    """Emit the sum of two floats and its rounding error; the first is 0 or larger."""
+    """Emit a sum and its rounding error; |larger| >= |smaller|, or `larger` is 0."""
     total = arith.addf(larger, smaller)
     return total, arith.addf(arith.subf(larger, total), smaller)
 

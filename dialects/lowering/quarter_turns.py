@@ -21,7 +21,7 @@ _GREATEST_EXPONENT = {32: 127, 64: 1023}
 
 
 def reduce_angle(x: Value) -> tuple[Value, Value, Value]:
-    """Emit r, s and n with |x| = r + s + n pi/2, r in [-pi/4, pi/4], s its rounding.
+    """Emit r, s and n with |x| = r + s + n pi/2, |r| <= pi/4, s the error of r.
 
     Two bits of n count.
 
@@ -62,7 +62,7 @@ def _quarter_turns(bits: Value, kind: ElementType) -> tuple[Value, Value]:
 
 
 def _digits_from(place: Value, width: int) -> list[Value]:
-    """Emit three words of the binary digits of 2/pi, from the one for an exponent."""
+    """Emit three words of the binary digits of 2/pi, from number `place` on."""
     word = place.type
     steps = _GREATEST_EXPONENT[width] // width + 1  # a power of two
     count = steps + 3
@@ -160,7 +160,7 @@ def _about_high_product(x: Value, y: Value) -> Value:
 def _nearest_angle(
     high: Value, low: Value, kind: ElementType
 ) -> tuple[Value, Value, Value]:
-    """Emit radians beyond the nearest quarter turn, their error, and its number."""
+    """Emit the angle from the nearest quarter turn, its error and the turn's number."""
     word, width = high.type, kind.width
     two, rest = constant(word, 2), constant(word, width - 2)
     near = arith.addi(high, constant(word, 1 << (width - 3)))

@@ -66,13 +66,13 @@ def _identity(op: Operation) -> AffineMap:
 
 
 def _reads(op: linalg.GenericOp) -> list[Read]:
-    """Return the tensors that a loop reads, and maps; not those of one constant."""
+    """Return (tensor, map) of each input of a loop but those filled by a constant."""
     pairs = zip(list(op.operands)[:-1], _maps(op), strict=False)
     return [(value, indexing) for value, indexing in pairs if _splat(value) is None]
 
 
 def _splat(value: Value) -> Operation | None:
-    """Return the constant that a tensor is filled with, or None."""
+    """Return the arith.constant that a tensor is filled with, or None."""
     filled = isinstance(value.owner, linalg.FillOp)
     constant = value.owner.operands[0].owner if filled else None
     return constant if getattr(constant, "name", "") == "arith.constant" else None
@@ -105,7 +105,7 @@ class UpdateRegion:
         self._shape = list(next(iter(ties)).type.shape)
 
     def wait_for(self, values: Sequence[Value]) -> None:
-        """Record values, of static shapes, to be computed before the region runs."""
+        """Set the values, of static shapes, to be computed before the region runs."""
         self.after = [value for value in values if value not in self.ties]
 
     @property
@@ -122,7 +122,7 @@ class UpdateRegion:
         return {(*self._shape, tensor) for tensor in self._tensors}
 
     def is_closed(self) -> bool:
-        """Return whether all users of the results come after the region's inputs."""
+        """Return whether other users of the results come after the region's inputs."""
         anchor = self._anchor()
         users = [use.owner for new in self.ties for use in new.uses]
         others = [user for user in users if not self._computes(user)]
@@ -153,7 +153,7 @@ class UpdateRegion:
     # ---- what is written in its place -----------------------------------------------
 
     def outline(self) -> list[Value]:
-        """Replace the loops by a call of one dispatch that updates states in place.
+        """Replace the loops by one dispatch that updates states in place; return them.
 
         Returns:
             The new states.
@@ -179,12 +179,12 @@ class UpdateRegion:
         return ir.InsertionPoint.after(anchor)
 
     def _is_old(self, read: Read) -> bool:
-        """Return whether a loop reads an old state at the index it writes it at."""
+        """Return whether a read is of an old state, at the index it is written at."""
         value, indexing = read
         return value in self.ties.values() and indexing == _identity(self._loops[0])
 
     def _text(self, reads: list[Read], olds: list[Value]) -> list[str]:
-        """Return the text of a dispatch with one loop in place of all."""
+        """Return the text body of a dispatch with all loops merged into one."""
         numbers = [
             ir.RankedTensorType.get([], value.type.element_type) for value in self.after
         ]
@@ -199,21 +199,21 @@ class UpdateRegion:
         return text
 
     def _merge_loops(
-        self, reads: list[Read], olds: list[Value], given: Sequence[Value]
+        self, reads: list[Read], olds: list[Value], operands: Sequence[Value]
     ) -> linalg.GenericOp:
-        """Emit one loop over `given`: tensors of `reads`, scalars, old states."""
-        identity, first = _identity(self._loops[0]), len(given) - len(olds)
+        """Emit the loops as one over tensors of `reads`, scalars and old states."""
+        identity, first = _identity(self._loops[0]), len(operands) - len(olds)
         number = ir.AffineMap.get(identity.n_dims, 0, [])
         maps = [m for _, m in reads] + [number] * len(self.after)
         maps += [identity] * len(olds)
         whole = linalg.GenericOp(
             [old.type for old in olds],
-            list(given[:first]),
-            list(given[first:]),
+            list(operands[:first]),
+            list(operands[first:]),
             ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps]),
             self._loops[0].attributes["iterator_types"],
         )
-        elements = [value.type.element_type for value in given]
+        elements = [value.type.element_type for value in operands]
         block = whole.regions[0].blocks.append(*elements)
         arguments = list(block.arguments)
         known = dict(zip(reads, arguments, strict=False))
@@ -237,7 +237,7 @@ class UpdateRegion:
 def _loop_results(
     ties: Ties, known: Mapping[Value, list[Read]]
 ) -> dict[Value, list[Read]]:
-    """Return what each loop reads, by result, of loops that only feed new states.
+    """Find loops that only feed new states; return what each reads, by its result.
 
     Args:
         ties: the old state of each new one.

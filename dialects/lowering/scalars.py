@@ -67,9 +67,9 @@ def sign_float(x: Value) -> Value:
     return arith.select(arith.andi(nonzero, known), unit, magnitude)
 
 
-def with_sign(size: Value, x: Value) -> Value:
-    """Emit a nonnegative `size` with the sign of `x` (VMVX has no copysign)."""
-    return arith.select(is_negative(x), arith.negf(size), size)
+def with_sign(magnitude: Value, x: Value) -> Value:
+    """Emit a nonnegative `magnitude` with the sign of `x` (VMVX has no copysign)."""
+    return arith.select(is_negative(x), arith.negf(magnitude), magnitude)
 
 
 def is_negative(x: Value) -> Value:
@@ -79,7 +79,7 @@ def is_negative(x: Value) -> Value:
 
 
 def never(number: Value) -> Value:
-    """Emit False, in a form that depends on a number as far as MLIR can tell.
+    """Emit False in a form that MLIR cannot fold, as it depends on `number`.
 
     It is the second bit of a square; LLVM knows that, but only once all has its order.
     """
@@ -107,7 +107,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
 
 
 def in_f32(body: Body) -> Body:
-    """Return `body`, which computes in f32 or f64, extended to half precision."""
+    """Wrap a scalar body of f32 or f64 so that half precision is computed in f32."""
 
     @wraps(body)
     def wide(*elements: Value) -> Value:
@@ -180,7 +180,7 @@ def _unpack(bits: Value, fraction: int) -> tuple[Value, Value]:
 def _long_division(
     dividend: Value, divisor: Value, places: Value, fraction: int
 ) -> Value:
-    """Emit the remainder of `dividend * 2**places`, by a loop of integer divisions."""
+    """Emit `dividend * 2**places` modulo `divisor`, by a loop of divisions."""
     kind = dividend.type
     room = constant(kind, kind.width - fraction - 2)
     first = arith.remsi(dividend, divisor)
@@ -309,7 +309,7 @@ def _compare_floats(direction: str, x: Value, y: Value) -> Value:
 
 
 def exactly_compared(op: Operation) -> tuple[Value, Value] | None:
-    """Return the floats that an op is the end of an exact comparison of, or None."""
+    """Return x and y if `op` ends an exact float comparison of them, else None."""
     if op.name not in ("arith.andi", "arith.ori"):
         return None
     nearly, exactly = (operand.owner for operand in op.operands)
@@ -336,7 +336,7 @@ _EXACT = {
 
 
 def _is_named(owner: Operation | Block, name: str) -> bool:
-    """Return whether an owner of a value is an op of this name."""
+    """Return whether the owner of a value is an op of this name, and no block."""
     return not isinstance(owner, ir.Block) and owner.name == name
 
 
@@ -349,7 +349,7 @@ def _ordered_bits(x: Value) -> Value:
 
 
 def _ordered_float(integer: Value) -> Value | None:
-    """Return the float that `_ordered_bits` made an integer of, or None."""
+    """Return x if `integer` is made by `_ordered_bits(x)`, else None."""
     if not _is_named(integer.owner, "arith.select"):
         return None
     _, other, bits = integer.owner.operands

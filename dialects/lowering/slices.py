@@ -13,7 +13,7 @@ from aotc.mlir import Operation, Value, arith, ir
 
 
 def element_slice(x: Value) -> Operation | None:
-    """Return the slice of one element that a lowered tensor is a view of, or None."""
+    """Return the slice op of one element that a tensor is a view of, or None."""
     while not isinstance(x.owner, ir.Block):
         if x.owner.name == "tensor.extract_slice":
             sizes = ir.DenseI64ArrayAttr(x.owner.attributes["static_sizes"])

@@ -31,7 +31,7 @@ HALF = 32  # bits of a key that go into a word
 
 
 def padded_size(size: Size) -> Size:
-    """Return the size of an axis of words for `size` elements: whole blocks."""
+    """Return `size` rounded up to whole blocks: the size of an axis of words."""
     return (size + (BLOCK - 1)) // BLOCK * BLOCK
 
 
@@ -41,7 +41,7 @@ def key_width(dtype: str) -> int:
 
 
 def key(x: Value, dtype: str) -> Value:
-    """Emit, inside a body, an unsigned sort key in the order of the elements."""
+    """Emit, inside a body, an unsigned integer that orders as the element `x`."""
     if dtypes.is_float(dtype):
         return _float_key(x)
     width = key_width(dtype)
@@ -70,22 +70,24 @@ def _sign_bit(element: ElementType) -> Value:
     return constant(element, -(1 << (element.width - 1)))
 
 
-def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
-    """Emit the indices that sort keys along the last axis, of a `padded_size`.
+def sorted_positions(low: Lowering, keys: Value, keys_type: Tensor) -> Value:
+    """Emit words in the order of the keys along the last axis, of a `padded_size`.
 
     Returns:
         Words (i64) whose lower half is the position.
     """
-    words = of.with_dtype("i64")
-    first = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
+    words = keys_type.with_dtype("i64")
+    first = low.pointwise(
+        [keys], words, lambda key: _word(low, key, 0, keys_type.rank - 1)
+    )
     order = _sort(low, first, words)
-    if of.dtype == "i32":
+    if keys_type.dtype == "i32":
         return order
 
     def upper_word(loops: list[Value]) -> Value:
         place = _position(low.extract(order, loops))
         upper = low.extract(keys, [*loops[:-1], place])
-        return _word(low, upper, HALF, of.rank - 1)
+        return _word(low, upper, HALF, keys_type.rank - 1)
 
     second = _sort(low, low.generate(words, upper_word), words)
 
@@ -96,7 +98,7 @@ def sorted_positions(low: Lowering, keys: Value, of: Tensor) -> Value:
 
 
 def _word(low: Lowering, key: Value, shift: int, axis: int) -> Value:
-    """Emit the half of the key from bit `shift` above the position along `axis`."""
+    """Emit, in a body, a key's half from bit `shift` above the index along `axis`."""
     i64 = ir.IntegerType.get_signless(64)
     if key.type.width < 64:
         key = arith.extui(i64, key)
@@ -114,10 +116,15 @@ def _position(word: Value) -> Value:
 # ---- words --------------------------------------------------------------------------
 
 
-def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value:
+def smallest_words(
+    low: Lowering, words: Value, words_type: Tensor, count: int
+) -> Value:
     """Emit the `count` smallest words along the last axis, by a reduction for each."""
-    rank = of.rank
-    rest, single = of.with_shape(of.shape[:-1]), of.with_shape((*of.shape[:-1], 1))
+    rank = words_type.rank
+    rest, single = (
+        words_type.with_shape(words_type.shape[:-1]),
+        words_type.with_shape((*words_type.shape[:-1], 1)),
+    )
     whole = ir.AffineMap.get_identity(rank)
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank - 1)]
     row = ir.AffineMap.get(rank, 0, loops)
@@ -138,23 +145,25 @@ def smallest_words(low: Lowering, words: Value, of: Tensor, count: int) -> Value
         maps = [whole, *[row] * len(found[-1:]), row]
         found.append(low.generic(inputs, maps, low.full(rest, 0), kinds, least))
     columns = [low.reshape(column, rest, single) for column in found]
-    joined = of.with_shape((*of.shape[:-1], count))
+    joined = words_type.with_shape((*words_type.shape[:-1], count))
     turned = tensor.concat(lowered_type(joined), rank - 1, columns)
     return low.pointwise(
         [turned], joined, lambda word: arith.xori(word, constant(word.type, -1))
     )
 
 
-def first_words(low: Lowering, keys: Value, of: Tensor, count: int) -> Value:
+def first_words(low: Lowering, keys: Value, keys_type: Tensor, count: int) -> Value:
     """Emit the first `count` words of `sorted_positions`, for keys of 32 bits."""
-    words = of.with_dtype("i64")
-    packed = low.pointwise([keys], words, lambda key: _word(low, key, 0, of.rank - 1))
+    words = keys_type.with_dtype("i64")
+    packed = low.pointwise(
+        [keys], words, lambda key: _word(low, key, 0, keys_type.rank - 1)
+    )
     return smallest_words(low, packed, words, count)
 
 
-def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
+def _sort(low: Lowering, words: Value, words_type: Tensor) -> Value:
     """Emit words, all different, sorted in rising order along their last axis."""
-    words, size = _sort_blocks(low, words, of), of.shape[-1]
+    words, size = _sort_blocks(low, words, words_type), words_type.shape[-1]
     if size == BLOCK:
         return words
     kinds = [words.type, ir.IndexType.get()]
@@ -163,7 +172,7 @@ def _sort(low: Lowering, words: Value, of: Tensor) -> Value:
         return int_compare("ult", run, low.size(size))
 
     def merge(words: Value, run: Value) -> list[Value]:
-        return [_merge_runs(low, words, of, run), arith.addi(run, run)]
+        return [_merge_runs(low, words, words_type, run), arith.addi(run, run)]
 
     return _while(kinds, [words, low.index(BLOCK)], has_more_runs, merge)[0]
 
@@ -186,9 +195,11 @@ def _while(
     return loop.results
 
 
-def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
+def _sort_blocks(low: Lowering, words: Value, words_type: Tensor) -> Value:
     """Emit each block sorted: the rank of every word, then the word of every rank."""
-    split = of.with_shape((*of.shape[:-1], of.shape[-1] // BLOCK, BLOCK))
+    split = words_type.with_shape(
+        (*words_type.shape[:-1], words_type.shape[-1] // BLOCK, BLOCK)
+    )
     rank = split.rank
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank + 1)]
     own = ir.AffineMap.get(rank + 1, 0, loops[:rank])
@@ -203,7 +214,7 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
         here = arith.index_cast(i64, low.loop_index(rank - 1))
         return arith.select(int_compare("eq", position, here), word, found)
 
-    words = low.reshape(words, of, split)
+    words = low.reshape(words, words_type, split)
     if low.on_gpu:
         # Note [sorted blocks]: where rows have several, IREE 3.13's code for Vulkan
         # took words of another block, unless they lie in memory, where they come in
@@ -212,12 +223,14 @@ def _sort_blocks(low: Lowering, words: Value, of: Tensor) -> Value:
     zeros = low.full(split, 0)
     ranks = low.generic([words, words], [own, other, own], zeros, kinds, count)
     placed = low.generic([words, ranks], [other, other, own], zeros, kinds, place)
-    return low.reshape(placed, split, of)
+    return low.reshape(placed, split, words_type)
 
 
-def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
-    """Emit sorted runs of `run` words each (an index value) merged in pairs."""
-    size = of.shape[-1]
+def _merge_runs(
+    low: Lowering, words: Value, words_type: Tensor, run_length: Value
+) -> Value:
+    """Emit sorted runs of `run_length` words (an index value) merged in pairs."""
+    size = words_type.shape[-1]
 
     def word(loops: list[Value]) -> Value:
         *row, place = loops
@@ -225,10 +238,10 @@ def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
         def at(position: Value) -> Value:
             return low.extract(words, [*row, low.clamp_index(position, size - 1)])
 
-        offset = arith.remui(place, arith.addi(run, run))
+        offset = arith.remui(place, arith.addi(run_length, run_length))
         first = arith.subi(place, offset)
-        second = arith.minsi(arith.addi(first, run), low.size(size))
-        end = arith.minsi(arith.addi(second, run), low.size(size))
+        second = arith.minsi(arith.addi(first, run_length), low.size(size))
+        end = arith.minsi(arith.addi(second, run_length), low.size(size))
         taken = _count_taken(low, at, offset, (first, second, end))
         here, there = arith.addi(first, taken), arith.subi(offset, taken)
         there = arith.addi(second, there)
@@ -237,12 +250,12 @@ def _merge_runs(low: Lowering, words: Value, of: Tensor, run: Value) -> Value:
         left = arith.andi(int_compare("ult", here, second), smaller)
         return arith.select(left, at(here), at(there))
 
-    return low.generate(of, word)
+    return low.generate(words_type, word)
 
 
 def _count_taken(
     low: Lowering,
-    at: Callable[[Value], Value],
+    word_at: Callable[[Value], Value],
     offset: Value,
     ends: tuple[Value, Value, Value],
 ) -> Value:
@@ -259,7 +272,7 @@ def _count_taken(
         middle = arith.shrui(arith.addi(few, many), one)
         behind = arith.subi(arith.subi(offset, middle), one)
         mine, theirs = arith.addi(first, middle), arith.addi(second, behind)
-        more = int_compare("ult", at(mine), at(theirs))
+        more = int_compare("ult", word_at(mine), word_at(theirs))
         beyond = arith.addi(middle, one)
         return [arith.select(more, beyond, few), arith.select(more, many, middle)]
 

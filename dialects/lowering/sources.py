@@ -63,7 +63,9 @@ def needs_memory(
 
 
 def _view_source(value: Value, on_gpu: bool) -> tuple[Value | None, bool]:
-    """Return the source that a value is a view or copy of, and whether with gaps."""
+    """Return the source that a value views or copies, or None.
+    The bool says whether the value must itself be stored.
+    """
     op = value.owner
     if isinstance(op, ir.Block):
         return None, False

@@ -133,7 +133,7 @@ def _along(low: Lowering, x: Value, source: Tensor, axis: int) -> Value:
 
 
 def _halves(size: int) -> list[tuple[int, int]]:
-    """Return the spans of an axis: its whole blocks, and the rest."""
+    """Return (start, end) of an axis' whole blocks, and of the rest."""
     block = 1 << (size.bit_length() // 2)
     whole = size - size % block
     return [(0, whole), (whole, size)]

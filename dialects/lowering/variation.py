@@ -110,7 +110,7 @@ class Variation:
         self._zeros: dict[str, Any] = {}
 
     def vary(self, x: Value) -> Value:
-        """Return `x` if it varies; else emit it with an unknown zero in its bits."""
+        """Return `x` if it varies; else emit it or-ed with a zero that cannot fold."""
         if self.varies(x):
             return x
         element = ir.RankedTensorType(x.type).element_type
@@ -132,7 +132,7 @@ class Variation:
         return bool(self._answer((_varies, value)))
 
     def _answer(self, question: _Question) -> Any:
-        """Return the answer of a rule about a value; run rules on an explicit stack."""
+        """Run a rule, a generator of further questions; return its answer, cached."""
         known = self._known
         answer, rest = known.get(question), list[tuple[_Question, _Answering]]()
         if answer is None:
@@ -152,7 +152,7 @@ class Variation:
 
 
 def _bits_of(element: ElementType) -> ElementType:
-    """Return the integer type of an element's bits; a byte for a bool.
+    """Return the integer type of an element's bits, of 8 bits at least.
 
     IREE 3.13 keeps bools as bytes, and refuses the tensor.from_elements of one that it
     has made of a number behind a barrier.
@@ -160,17 +160,17 @@ def _bits_of(element: ElementType) -> ElementType:
     return ir.IntegerType.get_signless(max(element.width, 8))
 
 
-def _or_with(x: Value, some: Value) -> Value:
+def _or_with(x: Value, integer: Value) -> Value:
     """Emit the bitwise or of each element's bits and an integer of rank 0.
 
     Of that as many bits as an element has.
     """
-    kind, bits = ir.RankedTensorType(x.type), some.type.element_type
+    kind, bits = ir.RankedTensorType(x.type), integer.type.element_type
     same = ir.AffineMap.get_identity(kind.rank)
     maps = [same, ir.AffineMap.get(kind.rank, 0, []), same]
     op = linalg.GenericOp(
         [kind],
-        [x, some],
+        [x, integer],
         [_empty_like(x, kind)],
         ir.ArrayAttr.get([ir.AffineMapAttr.get(each) for each in maps]),
         iterator_types(["parallel"] * kind.rank),
@@ -230,7 +230,7 @@ def _all_vary(op: Operation) -> _Answering:
 
 
 def _origin(value: Value) -> _Answering:
-    """Rule: return the origin of a tensor's elements."""
+    """Rule: return the ElementOrigin of a tensor."""
     op = value.owner
     if not isinstance(op, ir.Block):
         if op.name == "linalg.generic" and not _is_reduction(op):
@@ -243,7 +243,7 @@ def _origin(value: Value) -> _Answering:
 
 
 def _joint_origin(rule: _Rule, values: Sequence[Value]) -> _Answering:
-    """Rule: return the union of the origins of some values."""
+    """Rule: return the union of the ElementOrigins that a rule gives for values."""
     found: list[ElementOrigin] = []
     for each in values:
         found.append((yield rule, each))
@@ -347,7 +347,7 @@ def _comparison_varies(one: Value, other: Value, *, may_share: bool) -> _Answeri
 
 
 def _scalar_origin(scalar: Value) -> _Answering:
-    """Rule: return the origin of a scalar in a body."""
+    """Rule: return the ElementOrigin of a scalar in a body."""
     if (source := _source(scalar)) is not None:
         return (yield _origin, source)
     op = _op_in_body(scalar)

@@ -11,7 +11,7 @@ Order = tuple[int, ...]
 
 
 def permute(items: Sequence[T], permutation: Sequence[int]) -> tuple[T, ...]:
-    """Return items reordered; of a permutation, the composition of both."""
+    """Return `items[place]` for each place in `permutation`."""
     return tuple(items[place] for place in permutation)
 
 

@@ -125,7 +125,7 @@ class View:
         return merge(stride for axis in axes for stride in self.axes[axis])
 
     def run(self, first: int) -> int:
-        """Return how many elements are contiguous along the axes from `first` on."""
+        """Return how many elements are contiguous from axis `first` on, or 1."""
         strides = self.group(range(first, len(self.axes)))
         size, step = (strides[-1].size, strides[-1].step) if strides else (1, 1)
         return size if step == 1 and isinstance(size, int) else 1
@@ -159,7 +159,7 @@ class View:
         return self.with_axes([*self.axes[:axis], *parts, *self.axes[axis + 1 :]])
 
     def broadcast(self, shape: Shape, axes: Sequence[int]) -> "View":
-        """Return the view broadcast to `shape`, axis i as its axis `axes[i]`.
+        """Return the view broadcast to `shape`, where axis i becomes `axes[i]`.
 
         Args:
             shape: the sizes.
@@ -222,7 +222,7 @@ class View:
         return found
 
     def _pad_axis(self, axis: int, before: Size, after: Size) -> "View | None":
-        """Return the view with one axis padded, or None."""
+        """Return the view with one axis padded; None if not representable."""
         own = self._only_stride(axis)
         if own is None or own.axis is None or self._strides_along(own.axis)[1:]:
             return None
@@ -268,7 +268,7 @@ class View:
         return self.with_axes([self.axes[0], *places, *inside, self.axes[-1]])
 
     def with_sizes(self, number_of: Callable[[Size], int]) -> "View":
-        """Return the view with numbers for symbolic sizes."""
+        """Return the view with every size replaced by `number_of(size)`."""
         axes = (
             merge(Stride(number_of(s.size), s.axis, number_of(s.step)) for s in strides)
             for strides in self.axes

@@ -326,7 +326,7 @@ def _gradient(
 def _gradient_of_chosen(
     b: Builder, op: Attention, dy: Value, shift: Value
 ) -> list[Value]:
-    """Emit the cotangents for a bias from a mask, under which rows may see no position.
+    """Emit the cotangents where the bias is a mask, so that rows may see no position.
 
     The probabilities of such a row are NaN, and so is what they make of the values'
     cotangents; but a score that was not chosen has the cotangent 0.

@@ -52,7 +52,7 @@ def normalized_last(b: Builder, op: "Attention", value: Value) -> list[Value]:
 
 
 def _group_heads(b: Builder, op: "Attends", x: Value) -> Value:
-    """Emit `x` (like query) as batch, key heads, heads of each * length, depth."""
+    """Emit `x` (like query) as [batch, key heads, heads of each * length, depth]."""
     batch, length, heads, depth = Tensor.of(x).shape
     shared = Tensor.of(op.key).shape[2]
     shape = (batch, shared, heads_per_key(heads, shared) * length, depth)
@@ -75,13 +75,13 @@ def heads_per_key(heads: Size, shared: Size) -> int:
 
 
 def products_of(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
-    """Emit `x` (like query) times `y` (like key), row by row: in the scores' dtype."""
+    """Emit products of rows of `x` (like query) and of `y` (like key), like scores."""
     shape = (*Tensor.of(op.logsum).shape, Tensor.of(y).shape[1])
     return b.reshape(grouped_products(b, op, x, y), shape=shape)
 
 
 def grouped_products(b: Builder, op: "Attends", x: Value, y: Value) -> Value:
-    """Emit x times y as batch, key heads, heads of each * length, positions."""
+    """Emit x times y as [batch, key heads, heads of each * length, positions]."""
     return b.dot_general(
         _group_heads(b, op, x),
         y,

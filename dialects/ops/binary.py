@@ -22,7 +22,7 @@ from aotc.mlir import Value, arith
 
 
 def is_whole(m: Captured) -> bool:
-    """Return whether the captured value `x` is of integers, without NaN and -0."""
+    """Return whether the captured `x` is not of floats, so without NaN and -0."""
     return not dt.is_float(Tensor.of(m.x).dtype)
 
 
@@ -95,7 +95,7 @@ class Add(Binary, name="add"):
 
     @staticmethod
     def partials(b: Builder, op: "Add") -> Partials:
-        """Return the partial derivatives 1 and 1."""
+        """Return functions that multiply by the partial derivatives 1 and 1."""
         return (lambda d: d), (lambda d: d)
 
     lower = by_kind(f=arith.addf, i=arith.addi, u=arith.addi)
@@ -164,7 +164,7 @@ class Subtract(Binary, name="subtract"):
 
     @staticmethod
     def partials(b: Builder, op: "Subtract") -> Partials:
-        """Return the partial derivatives 1 and -1."""
+        """Return functions that multiply by the partial derivatives 1 and -1."""
         return (lambda d: d), b.negate
 
     lower = by_kind(f=arith.subf, i=arith.subi, u=arith.subi)
@@ -202,7 +202,7 @@ class Multiply(Binary, name="multiply"):
 
     @staticmethod
     def partials(b: Builder, op: "Multiply") -> Partials:
-        """Return the partial derivatives rhs and lhs."""
+        """Return functions that multiply by the partial derivatives rhs and lhs."""
         return (lambda d: b.multiply(d, op.rhs)), (lambda d: b.multiply(d, op.lhs))
 
     lower = by_kind(f=arith.mulf, i=arith.muli, u=arith.muli)
@@ -259,7 +259,7 @@ class Divide(Binary, name="divide"):
 
     @staticmethod
     def partials(b: Builder, op: "Divide") -> Partials:
-        """Return the partial derivatives 1 / rhs and -y / rhs."""
+        """Return functions that multiply by the partials 1 / rhs and -y / rhs."""
         return (
             lambda d: b.divide(d, op.rhs),
             lambda d: b.negate(b.divide(b.multiply(d, op.y), op.rhs)),
@@ -307,7 +307,9 @@ class Power(Binary, name="power"):
 
     @staticmethod
     def partials(b: Builder, op: "Power") -> Partials:
-        """Return rhs * lhs**(rhs-1), and y * ln(lhs) (0 where lhs is 0)."""
+        """Return functions that multiply by rhs * lhs**(rhs-1), and y * ln(lhs).
+        The latter is 0 where lhs is 0.
+        """
 
         def left(d: Value) -> Value:
             less = b.offset(op.rhs, -1.0)
@@ -345,7 +347,7 @@ class Hypot(Binary, name="hypot"):
 
     @staticmethod
     def partials(b: Builder, op: "Hypot") -> Partials:
-        """Return the partial derivatives lhs / y and rhs / y."""
+        """Return functions that multiply by the partials lhs / y and rhs / y."""
         at_zero = b.compare(op.y, b.full_like(op.y, 0.0), direction="eq")
         safe = b.select(at_zero, b.full_like(op.y, 1.0), op.y)
 
@@ -365,7 +367,7 @@ class Hypot(Binary, name="hypot"):
 
 
 def _rows_of_itself(op: str) -> tuple[RewriteRow, ...]:
-    """Return the rewrite rows of `maximum` or `minimum`: of x and x, it is x."""
+    """Return the rewrite row `op(x, x) = x` of `maximum` or `minimum`."""
     return (
         RewriteRow(
             f"{op}(x, x) = x",
@@ -389,7 +391,7 @@ class Choice(Binary, traits=[Pure]):
 
     @staticmethod
     def partials(b: Builder, op: "Choice") -> Partials:
-        """Return 1 for the operand that is chosen, 1/2 each at a tie."""
+        """Return functions that multiply by 1 if chosen, else 0; by 1/2 at a tie."""
         return _choice(b, op, op.lhs, op.rhs), _choice(b, op, op.rhs, op.lhs)
 
 
@@ -424,13 +426,13 @@ class Minimum(Choice, name="minimum"):
 
 
 def _choice(
-    b: Builder, op: Choice, mine: Value, other: Value
+    b: Builder, op: Choice, operand: Value, other: Value
 ) -> Callable[[Value], Value]:
-    """Return a function that emits d where `mine` is chosen, half of it at a tie."""
+    """Return a function that emits d where `operand` is chosen, half at a tie, or 0."""
 
     def partial(d: Value) -> Value:
-        chosen = b.compare(op.y, mine, direction="eq")
-        tied = b.compare(mine, other, direction="eq")
+        chosen = b.compare(op.y, operand, direction="eq")
+        tied = b.compare(operand, other, direction="eq")
         share = b.select(tied, b.full_like(d, 0.5), b.full_like(d, 1.0))
         return b.where_true(chosen, b.multiply(d, share))
 

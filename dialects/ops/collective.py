@@ -67,7 +67,7 @@ class OverDevices(GraphOp):
 
     @classmethod
     def limit(cls, op: Self, target: Target) -> str | None:
-        """Return why an accelerator cannot run the op: only CPUs have collectives."""
+        """Return why a target other than a CPU cannot run the op; None if it can."""
         if op.axis_size == 1 or BACKENDS[target.backend].on_cpu:
             return None
         return (
@@ -103,7 +103,7 @@ class OverDevices(GraphOp):
 
     @staticmethod
     def _received_type(low: Lowering, op: "OverDevices") -> tuple[Any, list[Value]]:
-        """Return the type of the loader's result; emit its dynamic sizes."""
+        """Return the type of the loader's result and its dynamic sizes, emitted."""
         y = Tensor.of(op.y)
         return ir.RankedTensorType(low.lowered_type(y)), [*low.dynamic_sizes(y.shape)]
 
@@ -374,7 +374,7 @@ class Permute(Collective, name="permute"):
 
     @classmethod
     def lower(cls, low: Lowering, op: Self, x: Value) -> Value:
-        """Emit calls of the loader; alone, return the operand if sent to itself."""
+        """Emit calls of the loader; alone, return x if sent to itself, else zeros."""
         if op.axis_size > 1:
             return cls.overlapped_exchange(low, op, x)
         return x if op.sources else low.full(Tensor.of(op.x), 0)
@@ -404,7 +404,7 @@ class AxisIndex(OverDevices, name="axis_index"):
 
     @classmethod
     def ref(cls, **attributes: object) -> np.ndarray:
-        """Return 0, the number of a device that is alone."""
+        """Return this device's number among simulated devices, 0 if it is alone."""
         return devices.rendezvous(cls, np.zeros((), "i4"), attributes)
 
     @classmethod

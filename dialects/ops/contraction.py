@@ -211,7 +211,7 @@ class DotGeneral(GraphOp, name="dot_general", traits=[Pure]):
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the contracted axes of lhs, with those of rhs."""
+        """Return {axis of lhs: axis of rhs} of the contracted axes."""
         return dict(zip(op.lhs_contract, op.rhs_contract, strict=True))
 
     simplify = (
@@ -297,7 +297,7 @@ def _product_of_lines(
 
 
 def has_single_terms(op: DotGeneral) -> bool:
-    """Return whether each sum of a product has one term."""
+    """Return whether contracted axes have size 1, so that no sum has two terms."""
     return all(Tensor.of(op.lhs).shape[axis] == 1 for axis in op.lhs_contract)
 
 
@@ -503,7 +503,7 @@ def _block_of(op: DotGeneral) -> int | None:
 
 @remembered_by_signature
 def is_summed_in_parts(op: DotGeneral) -> bool:
-    """Return whether sums are so long that adding one by one loses digits."""
+    """Return whether the sums are split: so long that digits would be lost."""
     return _block_of(op) is not None or _is_marked(op)
 
 

@@ -200,14 +200,14 @@ class ConvGeneral(GraphOp, name="conv_general", traits=[Pure]):
 
     @classmethod
     def scaled_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return the axis of images for x, that of features for the kernel."""
+        """Return {0: 0}, images, for x; {feature axis: its axis} for the kernel."""
         if operand == 0:
             return {0: 0}
         return {Tensor.of(op.y).rank - 1: Tensor.of(op.kernel).rank - 1}
 
     @classmethod
     def summed_axes(cls, op: Self) -> dict[int, int]:
-        """Return the axis of channels: for one group, and without padding."""
+        """Return {channel axis of x: that of the kernel}; {} if grouped or padded."""
         if op.groups != 1 or any(op.padding):
             return {}
         rank = Tensor.of(op.kernel).rank

@@ -70,7 +70,7 @@ class Constant(GraphOp, name="constant", traits=[Pure]):
 
     @staticmethod
     def counter(op: "Constant") -> AxisCounter | None:
-        """Return the axis that the elements count along, if they are 0, 1, 2, …."""
+        """Return the AxisCounter of elements 0, 1, 2, … along an axis, else None."""
         return counter_of_elements(op.attributes["value"])
 
     samples = [
@@ -133,7 +133,7 @@ class Iota(GraphOp, name="iota", traits=[Pure]):
 
     @staticmethod
     def counter(op: "Iota") -> AxisCounter | None:
-        """Return the axis that elements count along, unless they wrap around."""
+        """Return the AxisCounter of the elements; None if they may wrap around."""
         size = op.shape[op.axis]
         return AxisCounter(op.axis, size) if never_wraps(size, op.dtype) else None
 

@@ -261,7 +261,7 @@ class Lu(MatrixEquation, name="lu", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the elimination of each matrix in NumPy."""
+        """Return L and U packed, and the order of rows, of each matrix in NumPy."""
         if not x.size:
             return x, np.zeros(x.shape[:-1], "i4")
         return tuple(_map_matrices(_eliminate, x))

@@ -73,7 +73,7 @@ class Fft(GraphOp, name="fft", traits=[Pure]):
     def ref(
         re: np.ndarray, im: np.ndarray, *, axis: int, inverse: bool
     ) -> tuple[np.ndarray, ...]:
-        """Return np.fft.fft in double precision, as real and imaginary part."""
+        """Return the unscaled transform by np.fft in f64: real and imaginary part."""
         x = re.astype(np.float64) + 1j * im
         if inverse:
             y = np.fft.ifft(x, axis=axis, norm="forward")
@@ -139,7 +139,7 @@ def _sizes(z: Sequence[Value]) -> tuple[Size, int]:
 
 
 def _transform(b: Builder, z: Sequence[Value], sign: int) -> list[Value]:
-    """Emit the transform of each row, by the method for its length."""
+    """Emit the DFT of each row of `z` = (re, im), by the method for its length."""
     _, n = _sizes(z)
     if n <= _LARGEST_MATRIX:
         return _by_matrix(b, z, _roots(n, np.outer(np.arange(n), np.arange(n)), sign))

@@ -67,7 +67,7 @@ class IndexMap:
 
     @property
     def rank(self) -> int:
-        """The number of axes of the array that is read."""
+        """The number of axes of `read` in Note [index maps], a gather's result."""
         return len({*self.along, *self.kept})
 
     @property
@@ -78,16 +78,16 @@ class IndexMap:
 
     @property
     def shared_axes(self) -> list[int]:
-        """The axes of the read array that both x and the indices have."""
+        """The axes of `read` that both x and the indices have."""
         return [axis for axis in self.kept if axis in self.along]
 
     @property
     def window(self) -> list[int]:
-        """The axes of the read array that only x has."""
+        """The axes of `read` that only x has."""
         return [axis for axis in self.kept if axis not in self.along]
 
     def source(self, axis: int) -> int:
-        """Return the axis of x that becomes `axis`, one of `kept`."""
+        """Return the axis of x that becomes `axis` of `read`, one of `kept`."""
         return self.others[self.kept.index(axis)]
 
     def batch_attributes(self, *, x: bool, indices: bool) -> dict[str, Any]:
@@ -101,51 +101,57 @@ class IndexMap:
         }
 
 
-def read_type(x: Tensor, indices: Sequence[Tensor], at: IndexMap) -> Tensor:
-    """Return the type that the indices read from x; raise InputError for a misfit."""
-    require_axes(x, at.axes)
-    if len(indices) != len(at.axes) or not indices:
+def read_type(x: Tensor, indices: Sequence[Tensor], index_map: IndexMap) -> Tensor:
+    """Return the type of what indices read from x; raise InputError for a misfit."""
+    require_axes(x, index_map.axes)
+    if len(indices) != len(index_map.axes) or not indices:
         raise InputError(
             "bad-index",
-            f"expected an array of indices for each of the axes {at.axes}; "
+            f"expected an array of indices for each of the axes {index_map.axes}; "
             f"got {len(indices)}",
         )
     require_dtype(indices[0], dt.INTEGERS)
     require_equal(*indices)
-    _require_maps(x, indices[0], at)
-    sizes = {r: x.shape[at.source(r)] for r in at.kept}
-    for r, size in zip(at.along, indices[0].shape, strict=True):
+    _require_maps(x, indices[0], index_map)
+    sizes = {r: x.shape[index_map.source(r)] for r in index_map.kept}
+    for r, size in zip(index_map.along, indices[0].shape, strict=True):
         if sizes.setdefault(r, size) != size:
             raise InputError(
                 "shape-mismatch",
                 f"expected indices {format_shape(indices[0].shape)} to match {x} where "
                 f"both have an axis; size {size} is not provably {sizes[r]}",
             )
-    result = x.with_shape([sizes[r] for r in range(at.rank)])
-    empty = any(x.shape[axis] == 0 for axis in at.axes)
-    if empty and at.mode == "clip" and element_count(result.shape) != 0:
+    result = x.with_shape([sizes[r] for r in range(index_map.rank)])
+    empty = any(x.shape[axis] == 0 for axis in index_map.axes)
+    if empty and index_map.mode == "clip" and element_count(result.shape) != 0:
         raise InputError(
-            "bad-index", f"axes {at.axes} of {x} have no element to read or write"
+            "bad-index",
+            f"axes {index_map.axes} of {x} have no element to read or write",
         )
     return result
 
 
-def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
+def _require_maps(x: Tensor, indices: Tensor, index_map: IndexMap) -> None:
     """Raise InputError for axis maps or a mode that do not fit the operands."""
-    if at.mode not in MODES:
+    if index_map.mode not in MODES:
         raise InputError(
             "bad-attribute",
-            f"expected a mode out of {', '.join(MODES)}; got {at.mode!r}",
+            f"expected a mode out of {', '.join(MODES)}; got {index_map.mode!r}",
         )
-    rising = all(sorted(set(part)) == list(part) for part in (at.along, at.kept))
-    dense = {*at.along, *at.kept} == set(range(at.rank))
-    counts = (len(at.along), len(at.kept)) == (indices.rank, x.rank - len(at.axes))
+    rising = all(
+        sorted(set(part)) == list(part) for part in (index_map.along, index_map.kept)
+    )
+    dense = {*index_map.along, *index_map.kept} == set(range(index_map.rank))
+    counts = (len(index_map.along), len(index_map.kept)) == (
+        indices.rank,
+        x.rank - len(index_map.axes),
+    )
     if not (rising and dense and counts):
         raise InputError(
             "bad-axis",
             f"expected rising axes of the result for the {indices.rank} axes of the "
-            f"indices and the {x.rank - len(at.axes)} other axes of x; "
-            f"got along={at.along}, kept={at.kept}",
+            f"indices and the {x.rank - len(index_map.axes)} other axes of x; "
+            f"got along={index_map.along}, kept={index_map.kept}",
         )
 
 
@@ -153,19 +159,19 @@ def _require_maps(x: Tensor, indices: Tensor, at: IndexMap) -> None:
 
 
 def numpy_index(
-    shape: tuple[int, ...], indices: Sequence[np.ndarray], at: IndexMap
+    shape: tuple[int, ...], indices: Sequence[np.ndarray], index_map: IndexMap
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Return NumPy index arrays, one for each axis of x, and a mask of those inside.
 
     The positions are in range and broadcast to what is read.
     """
     positions = [
-        _align(np.arange(shape[axis]), (r,), at.rank)
-        for axis, r in zip(at.others, at.kept, strict=True)
+        _align(np.arange(shape[axis]), (r,), index_map.rank)
+        for axis, r in zip(index_map.others, index_map.kept, strict=True)
     ]
     inside = np.array(True)
-    for axis, numbers in zip(at.axes, indices, strict=True):
-        wanted = _align(numbers, at.along, at.rank)
+    for axis, numbers in zip(index_map.axes, indices, strict=True):
+        wanted = _align(numbers, index_map.along, index_map.rank)
         inside = inside & (wanted >= 0) & (wanted < shape[axis])
         nearest = np.clip(wanted, 0, max(shape[axis] - 1, 0)).astype(np.int64)
         positions.insert(axis, nearest)
@@ -184,32 +190,34 @@ def _align(array: np.ndarray, axes: Sequence[int], rank: int) -> np.ndarray:
 
 
 def within_call(
-    p: BucketPadding, exact: Tensor, indices: Sequence[Value], at: IndexMap
+    p: BucketPadding, exact: Tensor, indices: Sequence[Value], index_map: IndexMap
 ) -> list[Value]:
-    """Emit indices of a padded tensor that mean what they mean for the call's.
+    """Emit indices into a padded tensor that select what they would in the call's.
 
     Args:
         p: the padding.
         exact: the type of what is indexed in the call.
         indices: for each axis that is indexed.
-        at: how, and what becomes of those out of bounds.
+        index_map: how, and what becomes of those out of bounds.
     """
     b, (kind, wide) = p.b, wide_indices(p.b, indices)
     found = []
-    for number, axis in zip(wide, at.axes, strict=True):
+    for number, axis in zip(wide, index_map.axes, strict=True):
         size = exact.shape[axis]
         if p.is_padded(size):
             end = b.number(kind, size)
             beyond = b.compare(number, end, direction="ge")
             last = b.subtract(end, b.full(kind, 1))
             outside = b.number(kind, p.shape((size,))[0])
-            number = b.select(beyond, last if at.mode == "clip" else outside, number)
+            number = b.select(
+                beyond, last if index_map.mode == "clip" else outside, number
+            )
         found.append(number)
     return found
 
 
 def wide_indices(b: Builder, indices: Sequence[Value]) -> tuple[Tensor, list[Value]]:
-    """Return indices of at least 32 bits, cast if need be, and their type."""
+    """Return the type of indices and these, cast to i32 if they are narrower."""
     kind = Tensor.of(indices[0])
     if dt.bits(kind.dtype) >= 32:
         return kind, list(indices)
@@ -250,12 +258,16 @@ def checked_index(
 
 
 def checked_indices(
-    low: Lowering, x: Tensor, indices: Tensor, at: IndexMap, numbers: Sequence[Value]
+    low: Lowering,
+    x: Tensor,
+    indices: Tensor,
+    index_map: IndexMap,
+    numbers: Sequence[Value],
 ) -> tuple[list[Value], Value]:
     """Emit, in a body, the clamped index of each axis, and whether all were inside."""
     found = [
         checked_index(low, number, indices.dtype, x.shape[axis])
-        for number, axis in zip(numbers, at.axes, strict=True)
+        for number, axis in zip(numbers, index_map.axes, strict=True)
     ]
     inside = found[0][1]
     for _, each in found[1:]:
@@ -286,7 +298,7 @@ class Gather(GraphOp, name="gather", traits=[Pure]):
 
     @staticmethod
     def infer(x: Tensor, *indices: Tensor, **attributes: Any) -> Tensor:
-        """Return the type of the axes of the indices, and of x that are not indexed."""
+        """Return the result type: axes of the indices, and axes of x not indexed."""
         return read_type(x, indices, IndexMap(**attributes))
 
     @staticmethod

@@ -32,7 +32,7 @@ def sum_of_own_updates(b: Builder, op: "ScatterAdd") -> Value:
     loops |= {axis: at.source(axis) for axis in at.kept}
 
     def spread(value: Value, axes: Sequence[int]) -> Value:
-        """Repeat a value along all loops, given the axis of updates of each axis."""
+        """Emit a value repeated along all loops; its axes are `axes` of updates."""
         own = [loops[axis] for axis in axes]
         order = sorted(range(len(own)), key=own.__getitem__)
         turned = b.to_order(value, tuple(order))

@@ -178,7 +178,7 @@ def is_few(count: Size, size: Size) -> TypeGuard[int]:
 
 
 def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, Tensor]:
-    """Emit the sort keys of x, with `axis` last, padded by the greatest; and type."""
+    """Return sort keys of x, `axis` last and padded by the greatest, and their type."""
     axis, rank, size = op.axis, source.rank, source.shape[op.axis]
     padded = list(source.shape)
     padded[axis] = padded_size(size)
@@ -205,10 +205,10 @@ def _keys(low: Lowering, op: Argsort, x: Value, source: Tensor) -> tuple[Value, 
     return keys, of
 
 
-def _positions(low: Lowering, op: Argsort, words: Value, of: Tensor) -> Value:
-    """Emit the positions in the first words, with the last axis moved to its place."""
-    result, axis, rank = Tensor.of(op.y), op.axis, of.rank
-    first = Tensor((*of.shape[:-1], *op.count), "i64")
+def _positions(low: Lowering, op: Argsort, words: Value, words_type: Tensor) -> Value:
+    """Emit the positions that the first words hold, the last axis put at `op.axis`."""
+    result, axis, rank = Tensor.of(op.y), op.axis, words_type.rank
+    first = Tensor((*words_type.shape[:-1], *op.count), "i64")
     words = low.slice(words, first, (0,) * rank, [1] * rank)
     loops = [ir.AffineDimExpr.get(loop) for loop in range(rank)]
     read = [*loops[:axis], *loops[axis + 1 :], loops[axis]]

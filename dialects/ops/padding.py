@@ -182,7 +182,7 @@ class Pad(GraphOp, name="pad", traits=[Pure]):
             near_miss=lambda b, x: b.pad(
                 x, low=(-4,), high=(2,), interior=(0,), value=0.0
             ),
-            where=lambda m: _is_cut(m.op) and not _may_cut_all(m.op),
+            where=lambda m: _is_cut(m.op) and not _may_cut_too_much(m.op),
         ),
     )
 
@@ -226,8 +226,8 @@ def _is_cut(op: Pad) -> bool:
     return bool(cuts) and not any(op.interior)
 
 
-def _may_cut_all(op: Pad) -> bool:
-    """Return whether an axis may lose all its elements and get padding instead.
+def _may_cut_too_much(op: Pad) -> bool:
+    """Return whether an axis may be cut by more than its size where it is padded.
 
     Such a padding stays whole: what a slice would leave has a size below 0.
     """

@@ -266,7 +266,7 @@ def _unpad_fold(b: Builder, op: Pool, patches: Value) -> Value:
 
 
 def _first_maximum(b: Builder, op: MaxPool) -> tuple[Value, Tensor]:
-    """Emit a mask of each window's first maximum; and return its type."""
+    """Emit a mask of each window's first maximum; return the mask and its type."""
     y = Tensor.of(op.y)
     flat = y.with_shape([*y.shape[:-1], int(np.prod(op.window)), y.shape[-1]])
     padded = pad_spatial(b, op.x, op.padding, -np.inf)

@@ -398,7 +398,7 @@ def _repeated(b: Builder, op: Dequantize, part: Value) -> Value:
 
 
 def _sum_to(b: Builder, y: Value, part: Value, axis: int) -> Value:
-    """Emit the sums of y over the blocks of a scale, or over all, in its dtype."""
+    """Emit y summed to the shape and dtype of `part`, a scale or an offset."""
     kind, like = Tensor.of(y), Tensor.of(part)
     if not like.rank:
         total = b.reduce_sum(y, axes=tuple(range(kind.rank)))

@@ -221,7 +221,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def ref(x: np.ndarray, *, axes: tuple[int, ...]) -> Any:
-        """Return np.sum in the accumulator's dtype; of floats, summed up in f64."""
+        """Return the sum in the accumulator's dtype; of floats, the f64 sum rounded."""
         kept = x.astype(
             dt.to_numpy(accumulator(dt.canonical_dtype(x.dtype))), copy=False
         )
@@ -236,7 +236,7 @@ class ReduceSum(Reduction, name="reduce_sum"):
 
     @staticmethod
     def of_repeated(b: Builder, y: Value, count: Size) -> Value:
-        """Emit y times `count`, in the dtype that sums are accumulated in."""
+        """Emit y times `count`, multiplied in the dtype of sums and cast back."""
         kind = Tensor.of(y)
         wide = kind.with_dtype(accumulator(kind.dtype))
         if wide == kind:

@@ -43,7 +43,7 @@ class Remainder(Binary, name="remainder"):
 
     @staticmethod
     def partials(b: Builder, op: "Remainder") -> Partials:
-        """Return the partial derivatives 1 and -trunc(lhs / rhs)."""
+        """Return functions that multiply by the partials 1 and -trunc(lhs / rhs)."""
 
         def right(d: Value) -> Value:
             whole = b.divide(b.subtract(op.lhs, op.y), op.rhs)

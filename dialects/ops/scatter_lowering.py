@@ -102,32 +102,38 @@ def _matrix(kind: Tensor, leading: int) -> Tensor:
 
 
 def lower_scatter(
-    low: Lowering, to: Scattering, x: Value, updates: Value, indices: Sequence[Value]
+    low: Lowering,
+    scatter: Scattering,
+    x: Value,
+    updates: Value,
+    indices: Sequence[Value],
 ) -> Value:
     """Emit a scatter as linalg and IREE's scatter op; return its lowered result."""
     start = filled_with(x)
-    if start is not None and to.dtype != to.x.dtype:
-        start = conversion(to.x.dtype, to.dtype)(start)
-    first = low.scalar(to.dtype, to.start) if start is None else start
-    written = _write(low, to, first, updates, indices)
-    written = _in_order_of_x(low, to, low.reshape(written, to.table, to.expanded_table))
-    wide = to.x.with_dtype(to.dtype)
+    if start is not None and scatter.dtype != scatter.x.dtype:
+        start = conversion(scatter.x.dtype, scatter.dtype)(start)
+    first = low.scalar(scatter.dtype, scatter.start) if start is None else start
+    written = _write(low, scatter, first, updates, indices)
+    written = _in_order_of_x(
+        low, scatter, low.reshape(written, scatter.table, scatter.expanded_table)
+    )
+    wide = scatter.x.with_dtype(scatter.dtype)
     if start is None:
-        before = low.convert(x, to.x, to.dtype)
-        written = low.pointwise([before, written], wide, to.combine)
-    return low.convert(written, wide, to.x.dtype)
+        before = low.convert(x, scatter.x, scatter.dtype)
+        written = low.pointwise([before, written], wide, scatter.combine)
+    return low.convert(written, wide, scatter.x.dtype)
 
 
-def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
+def _in_order_of_x(low: Lowering, scatter: Scattering, written: Value) -> Value:
     """Emit the expanded table with its axes in the order of x."""
-    order = [*to.rows, *to.columns]
+    order = [*scatter.rows, *scatter.columns]
     if order == sorted(order):
         return written
     read = ir.AffineMap.get(len(order), 0, [ir.AffineDimExpr.get(a) for a in order])
     return low.generic(
         [written],
         [read, ir.AffineMap.get_identity(len(order))],
-        low.empty(to.x.with_dtype(to.dtype)),
+        low.empty(scatter.x.with_dtype(scatter.dtype)),
         ["parallel"] * len(order),
         lambda element, _: element,
     )
@@ -135,53 +141,53 @@ def _in_order_of_x(low: Lowering, to: Scattering, written: Value) -> Value:
 
 def _write(
     low: Lowering,
-    to: Scattering,
+    scatter: Scattering,
     start: Value,
     updates: Value,
     indices: Sequence[Value],
 ) -> Value:
     """Emit a table filled with `start` that all updates are scattered into."""
-    count = len(to.at.along)
-    kind = to.updates.with_dtype(to.dtype)
-    updates = low.convert(updates, to.updates, to.dtype)
-    order = [*to.at.along, *to.at.window]
+    count = len(scatter.at.along)
+    kind = scatter.updates.with_dtype(scatter.dtype)
+    updates = low.convert(updates, scatter.updates, scatter.dtype)
+    order = [*scatter.at.along, *scatter.at.window]
     ordered = kind.with_shape([kind.shape[axis] for axis in order])
-    if to.at.mode == "drop" or order != sorted(order):
-        updates = _ordered_updates(low, to, ordered, order, updates, indices)
+    if scatter.at.mode == "drop" or order != sorted(order):
+        updates = _ordered_updates(low, scatter, ordered, order, updates, indices)
     matrix = _matrix(ordered, count)
     updates = low.reshape(updates, ordered, matrix)
-    rows, where = _rows(low, to, indices)
+    rows, where = _rows(low, scatter, indices)
     column = Tensor((element_count(where.shape), 1), where.dtype)
     rows = low.reshape(rows, where, column)
     start = iree_text.scalar_barrier(start)
     operands = [
-        _keep_writable(low, to, updates, matrix),
-        _keep_writable(low, to, rows, column),
-        low.empty(to.table),
+        _keep_writable(low, scatter, updates, matrix),
+        _keep_writable(low, scatter, rows, column),
+        low.empty(scatter.table),
         start,
     ]
     kinds = [value.type for value in operands]
-    text = bodies.scatter(f"arith.{to.combine.__name__}", *kinds[:3])
+    text = bodies.scatter(f"arith.{scatter.combine.__name__}", *kinds[:3])
     (table,) = iree_text.call("scatter", operands, [kinds[2]], text)
     return table
 
 
-def _keep_writable(low: Lowering, to: Scattering, x: Value, kind: Tensor) -> Value:
-    """Emit `x` with a row for each update, or none where the table has no rows.
+def _keep_writable(low: Lowering, scatter: Scattering, x: Value, kind: Tensor) -> Value:
+    """Return `x`, a row per update; emit none of its rows for a table without rows.
 
     IREE checks no position: without this, updates of an axis of symbolic size that is
     empty when the model runs would be written past the end of the memory.
     """
-    if all(bounds(to.x.shape[axis])[0] > 0 for axis in to.at.axes):
+    if all(bounds(scatter.x.shape[axis])[0] > 0 for axis in scatter.at.axes):
         return x
     count, columns = kind.shape
-    left = minimum(count, count * to.table.shape[0])
+    left = minimum(count, count * scatter.table.shape[0])
     return low.slice(x, kind.with_shape((left, columns)), (0, 0), (1, 1))
 
 
 def _ordered_updates(
     low: Lowering,
-    to: Scattering,
+    scatter: Scattering,
     ordered: Tensor,
     order: Sequence[int],
     updates: Value,
@@ -189,14 +195,16 @@ def _ordered_updates(
 ) -> Value:
     """Emit updates in the table's order, the neutral element for dropped ones."""
     loops = [ir.AffineDimExpr.get(axis) for axis in inverse(order)]
-    inner = [ir.AffineDimExpr.get(loop) for loop in range(len(to.at.along))]
+    inner = [ir.AffineDimExpr.get(loop) for loop in range(len(scatter.at.along))]
     maps = [ir.AffineMap.get(len(order), 0, part) for part in (loops, inner)]
 
     def body(update: Value, *numbers: Value) -> Value:
-        if to.at.mode == "clip":
+        if scatter.at.mode == "clip":
             return update
-        _, inside = checked_indices(low, to.x, to.indices, to.at, numbers[:-1])
-        return arith.select(inside, update, low.scalar(to.dtype, to.start))
+        _, inside = checked_indices(
+            low, scatter.x, scatter.indices, scatter.at, numbers[:-1]
+        )
+        return arith.select(inside, update, low.scalar(scatter.dtype, scatter.start))
 
     return low.generic(
         [updates, *indices],
@@ -208,17 +216,17 @@ def _ordered_updates(
 
 
 def _rows(
-    low: Lowering, to: Scattering, indices: Sequence[Value]
+    low: Lowering, scatter: Scattering, indices: Sequence[Value]
 ) -> tuple[Value, Tensor]:
     """Emit the table's row index of each update; return also the indices' type."""
-    sizes = [to.x.shape[axis] for axis in to.rows]
+    sizes = [scatter.x.shape[axis] for axis in scatter.rows]
     known = [size for size in sizes if isinstance(size, int)]
     dtype = "i32" if pymath.prod(known) < 1 << 31 else "i64"
-    rows = Tensor(to.indices.shape, dtype)
-    batch = [to.at.along.index(axis) for axis in to.at.shared_axes]
+    rows = Tensor(scatter.indices.shape, dtype)
+    batch = [scatter.at.along.index(axis) for axis in scatter.at.shared_axes]
 
     def body(*numbers: Value) -> Value:
-        found, _ = checked_indices(low, to.x, to.indices, to.at, numbers)
+        found, _ = checked_indices(low, scatter.x, scatter.indices, scatter.at, numbers)
         first, *others = [*map(low.loop_index, batch), *found]
         for size, place in zip(sizes[1:], others, strict=True):
             first = arith.addi(arith.muli(first, low.size(size)), place)

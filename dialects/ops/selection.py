@@ -363,7 +363,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def lower(low: Lowering, op: "Cast", x: Value) -> Value:
-        """Emit one conversion out of the table of kinds."""
+        """Emit an elementwise conversion to the new dtype; none if it is the same."""
         source, target = Tensor.of(op.x), Tensor.of(op.y)
         if source.dtype == target.dtype:
             return x
@@ -391,7 +391,7 @@ class Cast(GraphOp, name="cast", traits=[Pure]):
 
     @staticmethod
     def counted_axis(op: "Cast", axis: int) -> int | None:
-        """Return the axis for wider integers, which still count along it, or None."""
+        """Return `axis` if integers are widened, which count on along it, or None."""
         is_wider = dt.bits(op.dtype) > dt.bits(Tensor.of(op.x).dtype)
         return axis if op.dtype in dt.INTEGERS and is_wider else None
 

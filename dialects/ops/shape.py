@@ -135,7 +135,7 @@ class Reshape(Movement, name="reshape"):
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return the axes of more than one element, with those of the result."""
+        """Return a mapping from axes of x that are not of size 1 to result axes."""
         long = map(long_axes, (Tensor.of(op.x).shape, op.shape))
         return dict(zip(*long, strict=False))
 
@@ -162,7 +162,7 @@ class Reshape(Movement, name="reshape"):
 
 
 def _is_padded_in_front(p: BucketPadding, source: Shape, result: Shape) -> bool:
-    """Return whether only the first axis of more than one element is padded."""
+    """Return whether none is padded but the first axis whose size is not 1."""
     for shape in (source, result):
         long = [size for size in shape if size != 1]
         if any(map(p.is_padded, long[1:])):
@@ -267,7 +267,7 @@ class Transpose(Movement, name="transpose"):
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x, each with the result's axis that it becomes."""
+        """Return a mapping from all axes of x to the result axes that they become."""
         return {axis: at for at, axis in enumerate(op.permutation)}
 
     @staticmethod
@@ -402,7 +402,7 @@ class Broadcast(Movement, name="broadcast"):
 
     @classmethod
     def kept_axes(cls, op: Self, operand: int) -> dict[int, int]:
-        """Return all axes of x, each with the result's axis that it becomes."""
+        """Return a mapping from all axes of x to the result axes that they become."""
         return dict(enumerate(op.axes))
 
     @staticmethod

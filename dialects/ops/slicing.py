@@ -162,7 +162,7 @@ class Slice(Movement, name="slice"):
 
     @staticmethod
     def view(op: "Slice", x: View) -> View | None:
-        """Return the operand's view `x`, sliced."""
+        """Return the operand's view `x`, sliced; None if that cuts a merged axis."""
         return x.slice(op.start, op.sizes, op.strides)
 
     samples = [
@@ -377,7 +377,7 @@ def _with_open_axis(kind: ir.RankedTensorType, axis: int) -> ir.RankedTensorType
 
 
 def _concatenated_parts(value: Value, axis: int) -> list[Value]:
-    """Return the operands of the concat along `axis` that a value is; else itself."""
+    """Return the operands of `value` if it is a concat along `axis`; else [value]."""
     owner = value.owner
     if getattr(owner, "name", "") != "tensor.concat":
         return [value]

@@ -133,7 +133,7 @@ class Polygamma(GraphOp, name="polygamma", traits=[Pure]):
 
     @staticmethod
     def ref(x: np.ndarray, *, order: int) -> np.ndarray:
-        """Return the asymptotic series in NumPy, for large shifted arguments."""
+        """Return polygamma in NumPy, by the asymptotic series for shifted arguments."""
         return gamma.polygamma_numpy(x, order)
 
     @staticmethod

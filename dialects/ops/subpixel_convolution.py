@@ -55,7 +55,7 @@ class SubpixelAxis(NamedTuple):
 
 
 def without_inner_zeros(b: Builder, op: "ConvGeneral", pad: "Pad") -> Value | None:
-    """Emit a convolution of the image without zeros in between; or None.
+    """Emit the convolution of a padded image without its inner zeros; or None.
 
     None where the image has none, or they cannot be avoided: see the note above.
     """
@@ -96,7 +96,7 @@ def _is_spatial(pad: "Pad") -> bool:
 
 
 def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> SubpixelAxis | None:
-    """Return how axis `number` of the images is convolved without zeros; or None.
+    """Return the SubpixelAxis of axis `number` of the images, or None.
 
     None where elements are cut off, also if zeros are put in their place.
     """
@@ -120,7 +120,7 @@ def _axis(op: "ConvGeneral", pad: "Pad", number: int) -> SubpixelAxis | None:
 def _axis_of_sizes(
     count: Size, phases: int, window: Size, low: int, high: int
 ) -> SubpixelAxis | None:
-    """Return an axis' convolution from the sizes of image, kernel and outer zeros."""
+    """Return a SubpixelAxis for sizes of image, kernel and outer zeros, or None."""
     if isinstance(count, SymbolicDim) or isinstance(window, SymbolicDim):
         return None
     size = (count - 1) * phases + 1 + low + high - window + 1
@@ -190,7 +190,7 @@ class Phase(NamedTuple):
 
 
 def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
-    """Return the phases along axis `number` of images; [] if elements are cut off."""
+    """Return the phases along axis `number`; [] if symbolic or elements are cut off."""
     before, after = op.padding[2 * number - 2 : 2 * number]
     low, high, step = pad.low[number], pad.high[number], pad.interior[number] + 1
     count, window = (
@@ -221,28 +221,28 @@ def _phases(op: "ConvGeneral", pad: "Pad", number: int) -> list[Phase]:
     return found
 
 
-def _is_worthwhile(op: "ConvGeneral", each: list[list[Phase]]) -> bool:
+def _is_worthwhile(op: "ConvGeneral", axes: list[list[Phase]]) -> bool:
     """Return whether a convolution for each phase is cheaper than one with zeros."""
     products = prod(Tensor.of(op.kernel).shape[:-1])
     flops = 2 * prod(Tensor.of(op.y).shape[1:]) * products
-    count = prod(len(phases) for phases in each)
+    count = prod(len(phases) for phases in axes)
     return 1 < count <= _MOST_PHASES and bool(flops >= _LEAST_FLOPS)
 
 
 def _by_phases(
-    b: Builder, op: "ConvGeneral", x: Value, each: list[list[Phase]]
+    b: Builder, op: "ConvGeneral", x: Value, axes: list[list[Phase]]
 ) -> Value:
     """Emit a convolution for each phase, and their results interleaved."""
     images, *sizes, features = Tensor.of(op.y).shape
-    places = [-(-n // len(phases)) for n, phases in zip(sizes, each, strict=True)]
+    places = [-(-n // len(phases)) for n, phases in zip(sizes, axes, strict=True)]
     dtype = Tensor.of(op.y).dtype
     kind = Tensor((images, *places, features), dtype)
-    steps = [len(phases) for phases in each]
+    steps = [len(phases) for phases in axes]
     parts = (
-        _of_phase(b, x, op.kernel, phases, steps, kind) for phases in product(*each)
+        _of_phase(b, x, op.kernel, phases, steps, kind) for phases in product(*axes)
     )
     y = _interleave(b, parts, steps, 1)
-    wholes = [n * len(phases) for n, phases in zip(places, each, strict=True)]
+    wholes = [n * len(phases) for n, phases in zip(places, axes, strict=True)]
     y = b.reshape(y, shape=(images, *wholes, features))
     wanted = (images, *sizes, features)
     return y if Tensor.of(y).shape == wanted else b.cut_to(y, wanted)

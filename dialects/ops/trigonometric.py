@@ -99,7 +99,7 @@ class Atan2(Binary, name="atan2"):
 
     @staticmethod
     def partials(b: Builder, op: "Atan2") -> Partials:
-        """Return rhs / r**2 and -lhs / r**2, as cos(y) / r and -sin(y) / r."""
+        """Return functions that multiply by rhs / r**2 and by -lhs / r**2."""
         r = b.hypot(op.lhs, op.rhs)
         at_origin = b.compare(r, b.full_like(r, 0.0), direction="eq")
         safe = b.select(at_origin, b.full_like(r, 1.0), r)

@@ -57,7 +57,7 @@ def windowed_shape(
 
 
 def padded_windows(x: View, op: Any, window: Sequence[int], fill: float) -> View | None:
-    """Return the view of padded windows that a convolution or pooling reads.
+    """Return the view of padded windows that a convolution or pooling reads, or None.
 
     Args:
         x: the view that its image is: N, spatial…, C.
@@ -153,7 +153,7 @@ class Windows(GraphOp, name="windows", traits=[Pure]):
 
     @staticmethod
     def view(op: "Windows", x: View) -> View | None:
-        """Return the windows of the operand's view `x`, as a view."""
+        """Return the windows of the operand's view `x` as a view, or None."""
         counts = Tensor.of(op.y).shape[1 : 1 + len(op.window)]
         return x.windows(counts, op.window, op.strides, op.dilation)
 

@@ -76,33 +76,35 @@ def replacement(rows: Sequence[RewriteRow], op: GraphOp) -> Value | None:
     return None
 
 
-def _ways(term: Term, operand: _MatchedValue, found: Found) -> Ways:
+def _ways(term: Term, operand: _MatchedValue, captured: Found) -> Ways:
     """Return the captures of each way in which a value matches a term."""
     match term:
         case CaptureTerm():
-            return _bind(term.name, operand.value, found)
+            return _bind(term.name, operand.value, captured)
         case OpTerm():
             if operand.op_name != term.operation:
                 return []
-            return _ways_of_op(term, operand.op, operand.operands, found)
+            return _ways_of_op(term, operand.op, operand.operands, captured)
         case NumberTerm():
             if isinstance(term.value, str) and operand.number is not None:
-                return _bind(term.value, operand.number, found)
-            return [found] if operand.number == term.value else []
+                return _bind(term.value, operand.number, captured)
+            return [captured] if operand.number == term.value else []
         case TruthTerm():
-            return [found] if truth_of(operand.value) is term.value else []
+            return [captured] if truth_of(operand.value) is term.value else []
         case ChoiceTerm():
-            return [way for each in term.choices for way in _ways(each, operand, found)]
+            return [
+                way for each in term.choices for way in _ways(each, operand, captured)
+            ]
     raise TypeError(f"expected a term of a graph as it stands; got {term}")
 
 
 def _ways_of_op(
-    term: OpTerm, op: Any, operands: list[_MatchedValue], found: Found
+    term: OpTerm, op: Any, operands: list[_MatchedValue], captured: Found
 ) -> Ways:
     """Return the captures of each way in which an op's operands match a term."""
-    all_ways = _ways_of_all(term, operands, found)
+    all_ways = _ways_of_all(term, operands, captured)
     if type(op).commutes:
-        all_ways += _ways_of_all(term, operands[::-1], found)
+        all_ways += _ways_of_all(term, operands[::-1], captured)
     for attribute, name in term.attributes.items():
         all_ways = [{**way, name: getattr(op, attribute)} for way in all_ways]
     if term.op:
@@ -110,9 +112,9 @@ def _ways_of_op(
     return all_ways
 
 
-def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> Ways:
+def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], captured: Found) -> Ways:
     """Return the captures of each way in which operands match, in this order."""
-    ways = [found]
+    ways = [captured]
     for place, each in term.hardest_first:
         if len(ways) == 1:  # nearly always: no list is made
             ways = _ways(each, operands[place], ways[0])
@@ -123,8 +125,8 @@ def _ways_of_all(term: OpTerm, operands: list[_MatchedValue], found: Found) -> W
     return ways
 
 
-def _bind(name: str, what: object, found: Found) -> Ways:
-    """Return the captures with `what` as `name`; [] if another value has that name."""
-    if name not in found:
-        return [{**found, name: what}]
-    return [found] if found[name] == what else []
+def _bind(name: str, value: object, captured: Found) -> Ways:
+    """Return the captures with `value` as `name`; [] if another value has that name."""
+    if name not in captured:
+        return [{**captured, name: value}]
+    return [captured] if captured[name] == value else []

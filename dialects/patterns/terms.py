@@ -80,7 +80,7 @@ class OpTerm(_Heads):
         return sorted(places, key=lambda each: isinstance(each[1], CaptureTerm))
 
     def named(self, op: str) -> "OpTerm":
-        """Return the term with a name under which the op is captured."""
+        """Return the term with `op` as the name under which the op is captured."""
         return replace(self, op=op)
 
 

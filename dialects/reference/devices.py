@@ -90,10 +90,10 @@ class SimulatedDevices:
 
         return self._rendezvous.run(work_in_place)
 
-    def rendezvous(self, number: int, what: object, x: np.ndarray) -> np.ndarray:
+    def rendezvous(self, number: int, collective: object, x: np.ndarray) -> np.ndarray:
         """Wait for the other devices; return device `number`'s part of a collective."""
         self._pass_turn(number)
-        part: np.ndarray = self._rendezvous.meet(number, (what, x), _across)
+        part: np.ndarray = self._rendezvous.meet(number, (collective, x), _across)
         self._await_turn(number)
         return part
 

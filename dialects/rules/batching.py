@@ -53,7 +53,7 @@ def leading(**changes: Change) -> BatchRule:
         batched: Sequence[bool],
         size: Size,
     ) -> Any:
-        """Rebuild the op along one more axis."""
+        """Emit the op with one more leading axis."""
         changed = {n: change(getattr(op, n), size) for n, change in changes.items()}
         return op.rebuild(*add_leading_axes(b, operands, batched, size), **changed)
 
@@ -87,7 +87,9 @@ def fold_leading_axis(
     batched: Sequence[bool],
     size: Size,
 ) -> Value:
-    """Emit the batched op with the new axis folded into the first, a batch axis."""
+    """Emit the op with the first operand's leading axis merged into its batch axis.
+    No other operand may be batched.
+    """
     x, *others = operands
     shape = Tensor.of(x).shape
     flat = b.reshape(x, shape=(shape[0] * shape[1], *shape[2:]))

@@ -28,7 +28,7 @@ class AxisCounter:
 
 
 def counter_of(value: Value) -> AxisCounter | None:
-    """Return along which axis a value's elements are their indices; None if none."""
+    """Return the AxisCounter of a value's elements, or None if it has none."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.opview
     if not isinstance(op, GraphOp):
         return None
@@ -44,7 +44,7 @@ def counter_of(value: Value) -> AxisCounter | None:
 
 @lru_cache(maxsize=2**10)
 def counter_of_elements(elements: ir.Attribute) -> AxisCounter | None:
-    """Return along which axis a constant's elements are their indices, or None."""
+    """Return the AxisCounter of a constant's elements, or None."""
     array = DenseElements.decode(elements)
     axes = [axis for axis, size in enumerate(array.shape) if size != 1]
     if len(axes) != 1 or array.dtype.kind not in "iu":

@@ -99,7 +99,7 @@ class BucketPadding:
         return self.b.cut_to(x, exact.shape)
 
     def hide(self, x: Value, exact: Tensor, axes: Sequence[int], value: float) -> Value:
-        """Emit a padded tensor with `value` in the place of all padding.
+        """Emit a padded tensor with `value` in the place of padding along `axes`.
 
         Args:
             x: the padded tensor.
@@ -115,7 +115,7 @@ class BucketPadding:
         )
 
     def inside(self, exact: Tensor, axes: Sequence[int]) -> Value | None:
-        """Emit a mask of the call's elements along some axes; None if all are."""
+        """Emit a mask of the call's elements along `axes`; return None if all are."""
         b, shape, found = self.b, self.shape(exact.shape), None
         for axis in self.axes(exact, axes):
             dtype = "i32" if bounds(shape[axis])[1] < 2**31 else "i64"
@@ -156,7 +156,7 @@ def harmless_but_along(axes: AxesOf) -> Any:
     """
 
     def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
-        """Build the op, if none of the axes is padded."""
+        """Emit the op; return None if one of its axes is padded."""
         if p.axes(Tensor.of(op.operands[0]), axes(op)):
             return None
         return p.build(op, operands)
@@ -173,7 +173,7 @@ def hiding(value: Callable[[str], float], axes: AxesOf) -> Any:
     """
 
     def pad(p: BucketPadding, op: Any, operands: Sequence[Value]) -> Any:
-        """Build the op with padding hidden."""
+        """Emit the op with padding replaced by the value."""
         (x,) = operands
         exact = Tensor.of(op.operands[0])
         return p.build(op, [p.hide(x, exact, axes(op), value(exact.dtype))])

@@ -29,12 +29,12 @@ class Rearrangement:
     apply: Write = lambda b, x: x
     undo: Write = lambda b, x: x
 
-    def _then(self, shape: Shape, write: Write, back: Write) -> "Rearrangement":
+    def _then(self, shape: Shape, emit: Write, invert: Write) -> "Rearrangement":
         """Return the rearrangement followed by an op, undone by its inverse."""
         return Rearrangement(
             shape,
-            lambda b, x: write(b, self.apply(b, x)),
-            lambda b, x: self.undo(b, back(b, x)),
+            lambda b, x: emit(b, self.apply(b, x)),
+            lambda b, x: self.undo(b, invert(b, x)),
         )
 
     def reshape(self, shape: Shape) -> "Rearrangement":

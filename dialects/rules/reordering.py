@@ -33,7 +33,7 @@ def in_any_order(**changes: Change) -> ReorderRule:
     def reorder(
         b: Builder, op: GraphOp, operands: Sequence[Value], order: Order
     ) -> tuple[Value, ...]:
-        """Rebuild the op with renumbered axes."""
+        """Emit the op on operands in this order, with axes renumbered."""
         changed = {n: change(getattr(op, n), order) for n, change in changes.items()}
         return as_tuple(op.rebuild(*operands, **changed))
 

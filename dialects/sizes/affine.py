@@ -427,7 +427,7 @@ def _name(position: int) -> str:
 
 
 def _step(position: int) -> int:
-    """Return the multiple that a symbol counts."""
+    """Return the `multiple_of` of a symbol's contract; 1 without a contract."""
     contract = contract_of(position)
     return 1 if contract is None else contract.multiple_of
 

@@ -28,7 +28,7 @@ Bounds = tuple[Number, Number]
 
 
 def bounds(expr: Expr) -> Bounds:
-    """Return the least and greatest value of `expr` by the known contracts."""
+    """Return a lower and an upper bound of `expr` by the known contracts."""
     return _bounds_under(expr, current_contracts())
 
 
@@ -39,13 +39,13 @@ def _bounds_under(expr: Expr, _: tuple[Contract, ...]) -> Bounds:
 
 
 def _least(expr: Expr) -> Number:
-    """Return the least value of an expression by the known contracts."""
+    """Return a lower bound of an expression by the known contracts."""
     return _least_under(expr, current_contracts())
 
 
 @lru_cache(maxsize=1 << 14)  # quotients within quotients are asked for again and again
 def _least_under(expr: Expr, _: tuple[Contract, ...]) -> Number:
-    """Return the least value of an expression, cached by the known contracts."""
+    """Return a lower bound of an expression, cached by the known contracts."""
     found = extremum(expr)
     if found is not None:
         kind, a, b = found

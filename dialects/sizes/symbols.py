@@ -51,7 +51,7 @@ def symbol_bounds(position: int) -> tuple[float, float]:
 
 
 def symbol_optimum(position: int) -> int | None:
-    """Return the value of a symbol in most calls; None if it is not known."""
+    """Return a symbol's value in most calls, in units of its multiple, or None."""
     contract = contract_of(position)
     if contract is None or contract.optimum is None:
         return None
