@@ -50,7 +50,7 @@ def undeclared_shapes() -> Iterator[None]:
 
 
 def _is_as_declared(declared: Declared, shape: Sequence[object]) -> bool:
-    """Return whether a shape has the declared sizes; open sizes must be symbolic."""
+    """Return whether a shape has the declared sizes, and symbolic ones for None."""
     return len(declared) == len(shape) and all(
         not isinstance(size, int) if wanted is None else _is_number(size, wanted)
         for wanted, size in zip(declared, shape, strict=True)

@@ -205,10 +205,8 @@ class SymbolicFloat:
 
     @property
     def _integer_sizes(self) -> tuple[int, int]:
-        """Return period and first of the sizes for which the float is an integer; 0, 0
-        if none.
-
-        The distance is 0 if it never is.
+        """Period and first of the sizes for which the float is an integer; 0, 0 if
+        none.
         """
         p, r, divisor = self._exact
         common = math.gcd(p, divisor)

@@ -82,7 +82,7 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
 
 
 def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> OnnxFunction:
-    """Parse a FunctionProto, with default attributes from the operator's schema."""
+    """Return a FunctionProto's function, with default attributes from the schema."""
     from onnx import FunctionProto
 
     proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found

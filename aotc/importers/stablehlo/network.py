@@ -253,8 +253,7 @@ def network_of(
     donated: Sequence[str] = (),
     original: Original | None = None,
 ) -> ImportedFunction:
-    """Return the network of a module, given how its inputs, weights and state are
-    called.
+    """Return the network that calls a module, given its inputs, weights and state.
 
     Args:
         module: what it computes with.

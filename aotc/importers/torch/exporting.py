@@ -257,7 +257,9 @@ def _forget_ranges_of_terms(program: ExportedProgram) -> None:
 
 
 def _is_plain(program: ExportedProgram) -> bool:
-    """Return whether a program needs no decomposition and only in-place writes."""
+    """Return whether a program can be imported as it is, without decomposition by
+    torch.
+    """
     module = program.graph_module
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False

@@ -172,7 +172,7 @@ def _arguments(node: Node) -> tuple[list[object], dict[str, object]]:
 
 
 def _value(part: object, values: dict[Node, object]) -> Any:
-    """Return a tree of a node's arguments, with nodes replaced by their values."""
+    """Return a tree of a node's arguments, with nodes and dtypes resolved."""
     if isinstance(part, Node):
         return values[part]
     if isinstance(part, (list, tuple)):

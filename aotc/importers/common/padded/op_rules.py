@@ -198,7 +198,7 @@ def _apply_padded(
 
 
 def _padded(value: object) -> Padded:
-    """Return a value that is padded, narrowed in type."""
+    """Return the value, narrowed in type; assert that it is padded."""
     assert isinstance(value, Padded), "it has sizes that values decide"
     return value
 
@@ -251,7 +251,7 @@ def _at_bounds(x: Array, hides: bool) -> Array:
 def _emit_again(
     block: Block, arguments: Sequence[Array], wanted: Sequence[Value]
 ) -> list[Array]:
-    """Emit the ops of a block on these arguments; return the wanted values."""
+    """Emit a block's ops on other arguments; return arrays for the `wanted` values."""
     known = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         assert isinstance(op, GraphOp)

@@ -195,8 +195,6 @@ def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
     """Return the data-dependent size of each axis of a broadcast; None where there is
     none.
 
-    None stands where there is none.
-
     Raises:
         InputError: such a size meets another one than itself and 1.
     """

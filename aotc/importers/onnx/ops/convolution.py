@@ -66,8 +66,9 @@ def _crops(
     wanted: Sequence[int],
     auto_pad: str,
 ) -> list[tuple[Size, Size]] | None:
-    """Return the crop (low, high) of each axis to a wanted size; None for stated
-    padding.
+    """Return (low, high) to crop off each axis of a transposed convolution, or None.
+
+    None stands for padding that `pads` states.
     """
     if not wanted and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         return None

@@ -214,8 +214,8 @@ def _resize_axes(
 
 
 def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
-    """Refuse calls that crop without resizing: ONNX Runtime returns the whole input
-    then.
+    """Require that some (new, old) differ; ONNX Runtime else returns the input
+    uncropped.
     """
     if not pairs:
         return
@@ -229,7 +229,7 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
 def _positions_unless_unchanged(
     pairs: Sequence[tuple[Size, Size]], places: Places
 ) -> Places:
-    """Return the source positions; in calls in which no size changes, 0, 1, …."""
+    """Return the source positions; 0, 1, … in calls where each (new, old) is equal."""
     if not isinstance(places, Array):
         return places
     if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
@@ -327,7 +327,7 @@ def _symmetric(x: _AxisCoordinates) -> object:
 
 
 def _crop(x: _AxisCoordinates) -> object:
-    """Return source positions within the region that is cropped."""
+    """Return source positions spread over the region from `first` to `last`."""
     ends = x.before - 1
     several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
     return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)

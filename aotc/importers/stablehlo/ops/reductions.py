@@ -127,7 +127,7 @@ def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> A
 def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
-    """Return argmax or argmin with its values, if the region is one; None otherwise."""
+    """Return (values, positions) if the region is argmax or argmin; None otherwise."""
     kind = arg_reducer(op)
     if kind is None or not _is_iota(op, 1, axis):
         return None
@@ -193,7 +193,9 @@ def _broadcast_initial(
 
 
 def _flatten_axes(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
-    """Return x with the kept axes first and all others flattened into one."""
+    """Return x transposed by `order`, its axes after the first `kept` flattened into
+    one.
+    """
 
     def flatten(part: Array) -> Array:
         moved = np.transpose(part, order)
