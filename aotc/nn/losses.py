@@ -148,7 +148,10 @@ def nll_loss(
 def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """Return -logs at the labelled class, weighted, and the weight of each label."""
+    """Return -logs at the labelled class, weighted, and the weights of labels or None.
+
+    None stands for equal weights.
+    """
     if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",

@@ -146,7 +146,7 @@ def _rows(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
-    """Return quantiles along the last axis of sorted rows."""
+    """Return the quantiles `parts` along the last axis of sorted rows."""
     missing = isnan(rows)
     shape = (*rows.shape[:-1], *parts.shape)
     if skip_nan:
