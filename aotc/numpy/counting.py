@@ -134,10 +134,10 @@ def histogram_bin_edges(
     return concatenate([inner, expand_dims(last, 0)])
 
 
-def _span(x: Array, given: Any) -> tuple[Array, Array]:
+def _span(x: Array, limits: Any) -> tuple[Array, Array]:
     """Return the ends of a histogram's range; equal ones are moved 1 apart."""
-    if given is not None:
-        first, last = (lift(float(end), x.dtype) for end in given)
+    if limits is not None:
+        first, last = (lift(float(end), x.dtype) for end in limits)
     elif x.type.shape[0] == 0:
         first, last = lift(0.0, x.dtype), lift(1.0, x.dtype)
     else:

@@ -273,12 +273,12 @@ def _other_sizes(wrong: Numbers, step: int, first: int, limit: int | None) -> st
     return " and ".join(parts)
 
 
-def _gaps(places: Numbers) -> Iterator[tuple[int, int]]:
+def _gaps(numbers: Numbers) -> Iterator[tuple[int, int]]:
     """Yield the gaps between runs of consecutive numbers, as (last before, first
     after).
     """
     before = -1
-    for place in places.tolist():
+    for place in numbers.tolist():
         if place > before + 1:
             yield before, place
         before = place

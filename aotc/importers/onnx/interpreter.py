@@ -84,13 +84,13 @@ class OnnxInterpreter:
         return self._run_graph(self._model.graph, arguments, around)
 
     def _run_graph(
-        self, graph: OnnxGraph, arguments: Sequence[Value | None], around: OnnxScope
+        self, graph: OnnxGraph, arguments: Sequence[Value | None], enclosing: OnnxScope
     ) -> list[Value]:
         """Run a graph within an enclosing scope, and return its results."""
         constants = {n: self._constant(c) for n, c in graph.constants.items()}
         own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
-        values = ChainMap(own, around.values)
-        within = replace(around, values=values, graph=graph)
+        values = ChainMap(own, enclosing.values)
+        within = replace(enclosing, values=values, graph=graph)
         for node in graph.nodes:
             with at_location(node.place), scope(node.name):
                 results = self._import(node, within)

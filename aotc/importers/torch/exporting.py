@@ -181,11 +181,11 @@ def _require_package(path: Path, name: str) -> NoReturn:
 _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
 
 
-def _reading_advice(path: Path, said: str) -> str:
+def _reading_advice(path: Path, message: str) -> str:
     """Return advice on a .pt2 file that torch fails to read."""
-    if "which is not registered" in said:
+    if "which is not registered" in message:
         return _OP_ADVICE.format(name=path.name)
-    found = _UNREGISTERED.search(said)
+    found = _UNREGISTERED.search(message)
     if found is None:
         return f"this is torch {torch.__version__}; export the model with it again"
     return (

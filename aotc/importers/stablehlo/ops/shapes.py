@@ -75,11 +75,11 @@ def _literal_from_text(op: Op) -> Any:
     return data.reshape(kind.shape)
 
 
-def _element(word: str, part: Any) -> Any:
+def _element(word: str, dtype: Any) -> Any:
     """Return a number parsed from MLIR's text; hexadecimal words are bit patterns."""
     if not word.startswith("0x"):
         return float(word)
-    return numpy.array(int(word, 16), f"u{part.itemsize}").view(part)
+    return numpy.array(int(word, 16), f"u{dtype.itemsize}").view(dtype)
 
 
 def iota(op: Op) -> Value:

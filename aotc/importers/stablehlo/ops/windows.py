@@ -126,14 +126,14 @@ def _window(op: Op) -> _SlidingWindow:
 
 
 def _cumulative(
-    window: _SlidingWindow, name: str | None, x: Value, first: Value
+    window: _SlidingWindow, name: str | None, x: Value, initial: Value
 ) -> Array | None:
     """Return a window over all elements so far as a cumulative reduction; else None."""
     found = window.cumulative_axis(shape_of(x))
     if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
     source = array(x)
-    if source.dtype == "bool" or number(first) != NAMED[name][1](source.dtype):
+    if source.dtype == "bool" or number(initial) != NAMED[name][1](source.dtype):
         return None
     axis, is_reverse = found
     return emit(_CUMULATIVE[name], source, axis=axis, reverse=is_reverse)

@@ -31,10 +31,16 @@ from aotc.tracing.conversion import lift
 Target = tuple[list[Size], list[float | None]]
 
 
-def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[object]) -> Target:
+def _target(
+    x: Array, sizes: Sequence[Size] | None, scale_factors: Sequence[object]
+) -> Target:
     """Return target sizes and scale factors (None if not given) of the spatial axes."""
     have = x.shape[2:]
-    factors = list(given[0] if given and isinstance(given[0], list) else given)
+    factors = list(
+        scale_factors[0]
+        if scale_factors and isinstance(scale_factors[0], list)
+        else scale_factors
+    )
     factors += [None] * (len(have) - len(factors))
     if sizes is None:
         sizes = [scaled_size(n, f) for n, f in zip(have, factors, strict=True)]
