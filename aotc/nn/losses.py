@@ -49,7 +49,9 @@ def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Ar
 
 
 def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
-    """Return two float arrays of one shape: a loss broadcasts nothing by accident."""
+    """Return predictions and targets as floats of one dtype; raise unless of one
+    shape.
+    """
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
         first, second = as_float(first), as_float(second)

@@ -209,7 +209,9 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 
 
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
-    """Swap the order of channels and block positions within the channel axis."""
+    """Swap channels and block positions in the last axis; `before` says channels are
+    first.
+    """
     x, b = _blocks(x, factor)
     *rest, c = x.type.shape
     if c % (b * b) != 0:

@@ -98,7 +98,9 @@ def _layer_norm(
     axes: tuple[int, ...],
     dtype: str,
 ) -> Array:
-    """Return layer normalisation by the op for it, if the scale's shape permits."""
+    """Return layer normalisation: computed in `dtype`, scaled and shifted in x's
+    dtype.
+    """
     y = np.astype(
         nn.layer_norm(np.astype(x, dtype), epsilon=epsilon, axes=axes), x.dtype
     )
