@@ -24,7 +24,8 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 def require_declared_shapes(
     inputs: Iterable[tuple[Declared, Sequence[object]]],
 ) -> Iterator[None]:
-    """Compare results with the shapes that the file declares, within this block.
+    """Compare results with declared shapes within this block, if (declared, actual)
+    inputs fit.
 
     That is so where the inputs have theirs: other sizes than the file's, also numbers
     for open ones, give other results.

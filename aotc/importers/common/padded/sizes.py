@@ -79,7 +79,7 @@ def _symbols() -> _Symbols:
 
 @contextmanager
 def promise_bound(bound: Size | None) -> Iterator[None]:
-    """Bound new data-dependent sizes within this block by a promise of the model."""
+    """Bound data-dependent sizes made within this block by what the model promises."""
     symbols = _symbols()
     before, symbols.promise = symbols.promise, bound
     try:

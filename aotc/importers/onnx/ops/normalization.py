@@ -27,8 +27,8 @@ def batch_normalization(
     training_mode: int = 0,
     wanted: int,
 ) -> Array | tuple[Array, Array, Array]:
-    """Return x normalised per channel by given statistics, or in training by
-    its own.
+    """Return x normalised by given statistics; in training by its own, with running
+    ones.
     """
     if not training_mode:
         return _normalize(x, mean, variance, scale, bias, epsilon)
