@@ -49,7 +49,9 @@ def reduce_loss(loss: Array, reduction: str, weights: Array | None = None) -> Ar
 
 
 def same_shape(predictions: ArrayLike, targets: ArrayLike) -> list[Array]:
-    """Return two float arrays of one shape: a loss broadcasts nothing by accident."""
+    """Return predictions and targets as floats of one dtype; raise unless of one
+    shape.
+    """
     first, second = one_dtype(predictions, targets)
     if first.dtype not in dtypes.FLOATS:
         first, second = as_float(first), as_float(second)
@@ -148,7 +150,10 @@ def nll_loss(
 def _at_labels(
     logs: Array, labels: Array, weights: ArrayLike | None, ignore_index: int | None
 ) -> tuple[Array, Array | None]:
-    """Return -logs at the labelled class, weighted, and the weight of each label."""
+    """Return -logs at the labelled class, weighted, and the weights of labels or None.
+
+    None stands for equal weights.
+    """
     if labels.type.shape != logs.type.shape[:-1]:
         fail(
             "shape-mismatch",

@@ -267,14 +267,14 @@ class Lora:
         return name if any(fnmatchcase(name, x) for x in self.patterns) else None
 
     def _adapter_product(
-        self, layer: LayerOp, x: Array, row: Mapping[str, Array]
+        self, layer: LayerOp, x: Array, adapter: Mapping[str, Array]
     ) -> Array:
         """Return the adapter's addition to a layer's result: `x @ down @ up *
         scale`.
         """
         contract = layer.attributes["lhs_contract"]
-        low = dot_general(x, row[DOWN], (contract, range(len(contract))))
-        return dot_general(low, row[UP], ((low.ndim - 1,), (0,))) * self.scale
+        low = dot_general(x, adapter[DOWN], (contract, range(len(contract))))
+        return dot_general(low, adapter[UP], ((low.ndim - 1,), (0,))) * self.scale
 
     def _layers(
         self, params: PyTree, args: tuple[PyTree, ...], kwargs: Mapping[str, PyTree]

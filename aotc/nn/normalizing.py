@@ -261,10 +261,10 @@ def _scale_and_shift(
 
 
 def _broadcast_parameter(
-    part: ArrayLike, x: Array, axes: tuple[int, ...], dtype: str | None = None
+    parameter: ArrayLike, x: Array, axes: tuple[int, ...], dtype: str | None = None
 ) -> Array:
     """Reshape a scale or bias of the shape of `axes` to broadcast with x."""
-    array = lift(part, dtype or x.dtype)
+    array = lift(parameter, dtype or x.dtype)
     shape: Shape = tuple(x.type.shape[axis] for axis in axes)
     if array.type.shape != shape:
         fail(

@@ -163,7 +163,7 @@ def _with_last_window(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """Extend the padding at the end by one more window that starts inside the image."""
+    """Extend the padding at the end if one more window can start inside the image."""
     result = list(sides)
     for axis, (w, s, d) in enumerate(zip(window, strides, dilation, strict=True)):
         if s == 1:
@@ -178,7 +178,7 @@ def _with_last_window(
 
 
 def _missing(places: Size, stride: int, enough: int) -> Size:
-    """Return the padding that lets one more window fit; 0 if none has to be added.
+    """Return the padding for one more window if `enough` places are left over; else 0.
 
     Sizes have no comparisons: it is counted down from `stride - enough`.
     """
@@ -262,7 +262,7 @@ def _adaptive_pool(
     pool: Callable[[Array, Window], Array],
     along: Callable[[Array, int, object, object], Array],
 ) -> Array:
-    """Pool by windows if bins are equal, else along one axis after the other."""
+    """Pool by `pool` if bins are equal, else by `along` one axis after the other."""
     spatial = spatial_rank(x)
     wanted = each(sizes, spatial, "size")
     have = [static_size(n, "image") for n in x.shape[1:-1]]

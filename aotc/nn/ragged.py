@@ -70,7 +70,7 @@ def _block(x: Array, row: Array) -> Array:
 
 
 def _rows(ys: Array, starts: Array, ends: Array, first: Array, rows: Size) -> Array:
-    """Gather the result of each row from the blocks that computed it."""
+    """Gather each row's result from the blocks `ys`; a group's begin at `first`."""
     number = np.arange(rows, dtype="i32")
     group = np.searchsorted(ends, number, "right")
     inside = np.less(number, ends[-1])

@@ -123,7 +123,9 @@ def _scaled_size(size: Size, factor: float) -> Size:
 
 
 def _each(given: Any, spatial: int) -> list[Any]:
-    """Return one positive number per spatial axis; raise if there are others."""
+    """Return one positive number, or a sequence, as a list per spatial axis; or
+    raise.
+    """
     many = isinstance(given, (list, tuple))
     values = list(given) if many else [given] * spatial
     numbers = [value for value in values if isinstance(value, (int, float))]
@@ -207,7 +209,9 @@ def pixel_unshuffle(x: ArrayLike, factor: int) -> Array:
 
 
 def _regroup_channels(x: ArrayLike, factor: int, before: bool) -> Array:
-    """Swap the order of channels and block positions within the channel axis."""
+    """Swap channels and block positions in the last axis; `before` says channels are
+    first.
+    """
     x, b = _blocks(x, factor)
     *rest, c = x.type.shape
     if c % (b * b) != 0:

@@ -71,7 +71,7 @@ def cubic(place: Array) -> tuple[Array, list[Array]]:
 
 
 def interpolate(places: Places, taps: Taps, pixels: Callable[[Places], Array]) -> Array:
-    """Return the weighted sum of the pixels around coordinates."""
+    """Return the sum of `pixels` around coordinates, weighted by `taps`."""
     firsts, shares = zip(*map(taps, places), strict=True)
     terms = []
     for offsets in itertools.product(*(range(len(each)) for each in shares)):

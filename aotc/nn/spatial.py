@@ -51,7 +51,7 @@ def sides_of(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> Sides:
-    """Return low and high padding of each spatial axis, in a row.
+    """Return the padding of spatial axes as a flat tuple: low, high, low, high, ….
 
     "SAME" gives as many windows as size / stride, rounded up; what is odd goes to the
     end, for "SAME_LOWER" to the start.
@@ -86,9 +86,7 @@ def _same_total(size: Size, reach: int, stride: int) -> Size:
 
 
 def _explicit(padding: int | Sequence[Any], spatial: int) -> Sides:
-    """Return padding given as numbers or pairs as low and high of each axis, in a
-    row.
-    """
+    """Return padding given as numbers or pairs as a flat tuple: low, high, low, …."""
     sides = [padding] * spatial if isinstance(padding, int) else list(padding)
     pairs = [
         (side, side) if isinstance(side, int | SymbolicDim) else side for side in sides

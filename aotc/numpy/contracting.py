@@ -135,7 +135,7 @@ def _take_diagonals(term: _Term) -> _Term:
 
 
 def _without_stretched_axes(terms: list[_Term]) -> list[_Term]:
-    """Drop axes of size 1 that broadcast to another operand's axis."""
+    """Return the terms without axes of size 1 that broadcast to another term's axis."""
     sizes: dict[str, Size] = {}
     for term in terms:
         for label, size in zip(term.labels, term.array.type.shape, strict=True):
@@ -173,7 +173,7 @@ def _sum_unused_axes(term: _Term, kept: set[str]) -> _Term:
 
 
 def _contract_pair(terms: list[_Term], output: Labels) -> list[_Term]:
-    """Replace the cheapest pair of terms by its product, which is put last."""
+    """Return the terms with the cheapest pair replaced by its product, put last."""
     sizes = {
         label: _typical(size)
         for term in terms

@@ -77,7 +77,7 @@ def _length(values: Array, minlength: int) -> int:
 
 
 def _weighted_count(hits: Array, weights: ArrayLike | None) -> Array:
-    """The number of hits along the last axis, or the sum of their weights."""
+    """Return the count of true elements along the last axis, or the sum of weights."""
     if weights is None:
         return total(hits, -1)
     w = as_float(weights)
@@ -134,10 +134,10 @@ def histogram_bin_edges(
     return concatenate([inner, expand_dims(last, 0)])
 
 
-def _span(x: Array, given: Any) -> tuple[Array, Array]:
-    """Return the ends of a histogram, at least 1 apart."""
-    if given is not None:
-        first, last = (lift(float(end), x.dtype) for end in given)
+def _span(x: Array, limits: Any) -> tuple[Array, Array]:
+    """Return the ends of a histogram's range; equal ones are moved 1 apart."""
+    if limits is not None:
+        first, last = (lift(float(end), x.dtype) for end in limits)
     elif x.type.shape[0] == 0:
         first, last = lift(0.0, x.dtype), lift(1.0, x.dtype)
     else:

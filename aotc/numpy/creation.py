@@ -345,7 +345,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
 
 
 def positions_of(numbers: Array, sizes: Shape) -> tuple[Array, ...]:
-    """Compute `unravel_index` for flat indices that may be out of range."""
+    """Return the index along each axis of flat indices; the first may be too large."""
     rest, found = numbers, []
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))

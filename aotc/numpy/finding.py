@@ -331,7 +331,7 @@ def _distinct_among(
     size: Size | None,
     fill_value: ArrayLike | None,
 ) -> Array:
-    """Return the distinct elements of `ar1` that `ar2` has, or has not."""
+    """Return the distinct elements of `ar1` that are, or are not, `inside` `ar2`."""
     count = _required_size(size)
     x, others = (ravel(x) for x in one_dtype(ar1, ar2))
     ordered = taken_along(x, argsort(x), 0)

@@ -57,7 +57,7 @@ class Key:
 
 
 def read_key(x: Array, key: object) -> Key:
-    """Parse an index `key` of `x`."""
+    """Parse an index `key` of `x`: its slices and integers, and its index arrays."""
     keys = _expand_ellipsis(
         x, _without_masks(x, key if isinstance(key, tuple) else (key,))
     )

@@ -127,7 +127,7 @@ def _edge_parts(x: Array, axis: int, low: Size, high: Size) -> list[Array]:
 
 
 def _mirror_parts(skipped: int) -> Callable[[Array, int, Size, Size], list[Array]]:
-    """Return a function that gives `x` between mirror images, less `skipped`
+    """Return a function that gives `x` between mirror images, less `skipped` edge
     elements.
     """
 

@@ -56,7 +56,7 @@ def known_integers(values: ArrayLike) -> np.ndarray:
 
 
 def integers_or_mask(positions: ArrayLike) -> Array:
-    """Return an array of indices or a mask; an empty list is no indices."""
+    """Return an array of integers or bools; raise for others. An empty list is i32."""
     array = lift(positions)
     if isinstance(positions, (list, tuple)) and array.size == 0:
         return Array(data=np.zeros(array.shape, "i4"))
@@ -77,8 +77,9 @@ def fail_mask() -> NoReturn:
 
 
 def true_positions(x: Array, axis: int, mask: Array) -> list[Array]:
-    """Return the indices where a known mask over axes from `axis` on is true, by
-    axis.
+    """Return the indices of a known mask's true elements, an array per axis of it.
+
+    The mask covers axes of `x` from `axis` on.
     """
     if mask._data is None or not mask.ndim:
         fail_mask()
@@ -105,7 +106,10 @@ def broadcast_positions(arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def nonnegative_positions(x: Array, axis: int, positions: Array, mode: str) -> Array:
-    """Return indices along an axis without negative ones, by `mode`."""
+    """Return indices counted from the start of an axis; mode "wrap" wraps them.
+
+    By "raise" known ones out of bounds raise; by others they stay out of bounds.
+    """
     if mode == "wrap":
         wide = _wide_positions(positions)
         return remainder(wide, lift(x.shape[axis], wide.dtype))
@@ -173,7 +177,10 @@ def gather_at(
 def read(
     x: Array, indices: Sequence[Array], maps: Maps, mode: str, fill: ArrayLike | None
 ) -> Array:
-    """Emit a gather; mode "fill" gives `fill` (NaN or 0) out of bounds."""
+    """Emit a gather; out of bounds it clips, or with mode "fill" gives `fill`.
+
+    Without a `fill` that is NaN, or 0 for integers.
+    """
     if mode != "fill":
         return emit("gather", x, *indices, **maps, mode="clip")
     value = (np.nan if dtypes.is_float(x.dtype) else 0) if fill is None else fill

@@ -125,13 +125,15 @@ def _as_floats(a: ArrayLike, q: ArrayLike) -> Array:
     return as_float(lift(q, accumulator(as_float(a).dtype)))
 
 
-def _check(parts: Array, method: str) -> None:
+def _check(quantiles: Array, method: str) -> None:
     """Raise for an unknown method, and quantiles outside [0, 1]."""
     if method not in METHODS:
         fail(
             "bad-mode", f"expected a method out of {', '.join(METHODS)}; got {method!r}"
         )
-    if parts._data is not None and not np.all((parts._data >= 0) & (parts._data <= 1)):
+    if quantiles._data is not None and not np.all(
+        (quantiles._data >= 0) & (quantiles._data <= 1)
+    ):
         fail("bad-range", "expected quantiles from 0 to 1 (percentiles from 0 to 100)")
 
 
@@ -145,17 +147,19 @@ def _rows(x: Array, axes: tuple[int, ...]) -> Array:
     return reshape(moved, [*(x.shape[i] for i in others), size])
 
 
-def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
-    """Return quantiles along the last axis of sorted rows."""
+def _of_rows(rows: Array, quantiles: Array, method: str, skip_nan: bool) -> Array:
+    """Return the quantiles `quantiles` along the last axis of sorted rows."""
     missing = isnan(rows)
-    shape = (*rows.shape[:-1], *parts.shape)
+    shape = (*rows.shape[:-1], *quantiles.shape)
     if skip_nan:
         count = total(logical_not(missing), -1, keepdims=True)
-        last = maximum(astype(count, parts.dtype) - 1, 0)
+        last = maximum(astype(count, quantiles.dtype) - 1, 0)
     else:
         size = rows.shape[-1]
-        last = lift(float(size - 1) if isinstance(size, int) else size - 1, parts.dtype)
-    place = multiply(broadcast_to(parts, shape), broadcast_to(last, shape))
+        last = lift(
+            float(size - 1) if isinstance(size, int) else size - 1, quantiles.dtype
+        )
+    place = multiply(broadcast_to(quantiles, shape), broadcast_to(last, shape))
     found = _interpolate(rows, place, last, method)
     if skip_nan:
         return found
@@ -163,18 +167,18 @@ def _of_rows(rows: Array, parts: Array, method: str, skip_nan: bool) -> Array:
     return where(broadcast_to(spoiled, shape), math.nan, found)
 
 
-def _interpolate(rows: Array, place: Array, last: Array, method: str) -> Array:
+def _interpolate(rows: Array, position: Array, last: Array, method: str) -> Array:
     """Return the elements at fractional indices along the last axis."""
-    below = floor(place)
+    below = floor(position)
     above = minimum(add(below, 1), last)
-    share = subtract(place, below)
+    share = subtract(position, below)
     if method == "nearest":
         even = subtract(below, multiply(floor(below / 2), 2))
         up = (share > 0.5) | ((share == 0.5) & (even > 0))
-        share = astype(up, place.dtype)
+        share = astype(up, position.dtype)
     elif method != "linear":
         middle = {"lower": 0.0, "higher": 1.0, "midpoint": 0.5}[method]
-        share = multiply(astype(share > 0, place.dtype), middle)
+        share = multiply(astype(share > 0, position.dtype), middle)
     axis = rows.ndim - 1
     low, high = (taken_along(rows, astype(at, "i32"), axis) for at in (below, above))
     if method == "midpoint":  # of the largest numbers, too

@@ -30,7 +30,7 @@ class CollectedResults:
         """Add a result; raise if its structure or types differ from the first.
 
         Raises:
-            InputError: it is not, or it holds something else than arrays.
+            InputError: they differ, or it holds something else than arrays.
         """
         leaves, tree = flatten(result)
         row = returned_arrays(self._function, leaves, tree)

@@ -86,16 +86,16 @@ def arctan(x: ArrayLike, /) -> Array:
 def arcsin(x: ArrayLike, /) -> Array:
     """The angle in [-pi/2, pi/2] with sine x; NaN beyond 1."""
     x = as_float(x)
-    return arctan2(x, _other_leg(x))
+    return arctan2(x, _sqrt_one_minus_square(x))
 
 
 def arccos(x: ArrayLike, /) -> Array:
     """The angle in [0, pi] with cosine x; NaN beyond 1."""
     x = as_float(x)
-    return arctan2(_other_leg(x), x)
+    return arctan2(_sqrt_one_minus_square(x), x)
 
 
-def _other_leg(x: Array) -> Array:
+def _sqrt_one_minus_square(x: Array) -> Array:
     """Return `sqrt(1 - x**2)` as a product of two roots, without NaN slopes at ±1."""
     return multiply(sqrt(subtract(1, x)), sqrt(add(x, 1)))
 

@@ -90,7 +90,9 @@ class IndexedElements:
         values: ArrayLike,
         mode: str | None,
     ) -> Array:
-        """Return the array with elements updated by a scatter op or a function."""
+        """Return the array updated by scatter `op`, or without index arrays by
+        `function`.
+        """
         if mode not in _MODES:
             _fail_mode(mode, _MODES)
         x, new = one_dtype(self.array, values)
@@ -127,7 +129,7 @@ def _scatter(op: str, part: Array, key: Key, new: Array, mode: str | None) -> Ar
 
 
 def _put_back(x: Array, fixed: Sequence[object], part: Array) -> Array:
-    """Return `x` with the elements replaced that slices and integers select."""
+    """Return `x` with what slices and integers select replaced by `part`."""
     spans = [
         _span(key, size)
         for key, size in zip(

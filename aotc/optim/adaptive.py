@@ -99,13 +99,13 @@ def scale_by_adam(
 
 
 def _plain_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
-    """Return a function that gives the bias-corrected average as the direction."""
+    """Return a function (average, update) that gives the bias-corrected average."""
     correct = bias_corrector(b1, count)
     return lambda mu, update: correct(mu)
 
 
 def _nesterov_direction(b1: float, count: Array) -> Callable[[Array, Array], Array]:
-    """Return a function that gives the average one step ahead as the direction."""
+    """Return a function (average, update) that gives the average one step ahead."""
     now, next = bias_corrector(b1, count), bias_corrector(b1, increment(count))
     return lambda mu, update: b1 * next(mu) + (1 - b1) * now(update)
 

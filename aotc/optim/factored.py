@@ -103,9 +103,7 @@ def _axes(shape: Sequence[Any], least: int) -> tuple[int, int] | None:
 
 
 def _empty(x: Array, axes: tuple[int, int] | None) -> Sequence[Array]:
-    """Return x summed along each factored axis, or x itself; one-element zeros for the
-    rest.
-    """
+    """Return (row, column, whole) averages of zeros `x`; zeros[1] where not kept."""
     nothing = np.zeros(1, x.dtype)
     if axes is None:
         return nothing, nothing, x

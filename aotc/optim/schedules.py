@@ -253,16 +253,16 @@ def _float(count: object) -> Array:
     return astype(lift(count), "f32")
 
 
-def _scales(given: Any) -> list[tuple[int, float]]:
+def _scales(boundaries_and_scales: Any) -> list[tuple[int, float]]:
     """Return (step, scale) pairs in order of steps; raise for invalid ones."""
-    fits = isinstance(given, Mapping) and all(
+    fits = isinstance(boundaries_and_scales, Mapping) and all(
         isinstance(step, int) and isinstance(scale, int | float) and scale >= 0
-        for step, scale in given.items()
+        for step, scale in boundaries_and_scales.items()
     )
     if not fits:
         fail(
             "bad-schedules",
             "expected 'boundaries_and_scales' to have a scale of 0 or more for each "
-            f"step; got {shown_value(given)}",
+            f"step; got {shown_value(boundaries_and_scales)}",
         )
-    return sorted(given.items())
+    return sorted(boundaries_and_scales.items())

@@ -64,20 +64,22 @@ def _columns(trees: Sequence[Tree]) -> tuple[list[list[Array]], Structure]:
     return [[lift(leaf) for leaf in leaves] for leaves, _ in flat], structure
 
 
-def _require_alike(row: Sequence[Array], structure: Structure, position: int) -> None:
+def _require_alike(
+    arrays: Sequence[Array], structure: Structure, position: int
+) -> None:
     """Raise unless the arrays of one leaf are floats of one shape."""
-    if not all(dtypes.is_float(array.dtype) for array in row):
-        found = next(array for array in row if not dtypes.is_float(array.dtype))
+    if not all(dtypes.is_float(array.dtype) for array in arrays):
+        found = next(array for array in arrays if not dtypes.is_float(array.dtype))
         fail(
             "not-differentiable",
             f"expected arrays of floats{_at(structure, position)}; got {found.type}",
             "keep what is not trained apart from the parameters",
         )
-    if len({array.type.shape for array in row}) > 1:
+    if len({array.type.shape for array in arrays}) > 1:
         fail(
             "shape-mismatch",
             f"expected arrays of one shape{_at(structure, position)}; got "
-            + " and ".join(dict.fromkeys(str(array.type) for array in row)),
+            + " and ".join(dict.fromkeys(str(array.type) for array in arrays)),
         )
 
 

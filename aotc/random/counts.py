@@ -190,7 +190,7 @@ Cost = Callable[[Array, Array], Array]
 
 
 def _rejection_sample(key: ArrayLike, mean: Array, hat: _Hat, cost: Cost) -> Array:
-    """Draw candidates from a hat; return the first one that `cost` accepts.
+    """Draw candidates from a hat; return the first that `cost` accepts, or floor(mean).
 
     Parameters have a last axis of one element, for the candidates.
     """

@@ -185,8 +185,7 @@ def _high_word(x: Array, y: Array) -> Array:
 
 
 def tail(key: ArrayLike, shape: Shape, dtype: str) -> tuple[Array, Array]:
-    """Draw a uniform number: whether it is in the lower half, and the distance to its
-    end.
+    """Draw a uniform number, as (is below 1/2, distance from the nearer end of [0, 1]).
 
     The distance is in (0, 1/2], rounded once.
     """
@@ -213,7 +212,7 @@ def _standard(
 
 
 def _symmetric(size: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    """Return the quantile function of a distribution that is symmetric about zero."""
+    """Return the quantile function ±`size(distance)` of a symmetric distribution."""
 
     def quantile(lower: Array, distance: Array) -> Array:
         value = size(distance)

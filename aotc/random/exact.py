@@ -85,7 +85,7 @@ def running(function: Callable[[Array, Array], Array], x: Array, unit: float) ->
 
 
 def first(x: Array, accepted: Array) -> Array:
-    """Select the first accepted element along the last axis, exactly."""
+    """Select the first accepted element along the last axis, or the first if none."""
     first = np.argmax(np.astype(accepted, "i32"), -1)
     place = emit("iota", shape=x.shape, axis=x.ndim - 1, dtype="i32")
     return np.sum(np.where(place == np.expand_dims(first, -1), x, 0.0), -1)

@@ -42,7 +42,10 @@ def key(seed: int) -> Array:
 
 
 def split(key: ArrayLike, num: int = 2) -> Array:
-    """Return `num` independent keys, derived from one, as an array [num, 2]."""
+    """Return `num` independent keys, derived from one, as an array [num, 2].
+
+    They differ from those of `jax.random.split`.
+    """
     return np.stack(_words_of(key, _SPLIT, _counter((num,))), axis=1)
 
 

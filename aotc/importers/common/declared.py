@@ -24,7 +24,8 @@ _is_compared: ContextVar[bool] = ContextVar("aotc_declared_shapes", default=Fals
 def require_declared_shapes(
     inputs: Iterable[tuple[Declared, Sequence[object]]],
 ) -> Iterator[None]:
-    """Compare results with the shapes that the file declares, within this block.
+    """Compare results with declared shapes within this block, if (declared, actual)
+    inputs fit.
 
     That is so where the inputs have theirs: other sizes than the file's, also numbers
     for open ones, give other results.
@@ -50,7 +51,7 @@ def undeclared_shapes() -> Iterator[None]:
 
 
 def _is_as_declared(declared: Declared, shape: Sequence[object]) -> bool:
-    """Return whether a shape has the declared sizes; open sizes must be symbolic."""
+    """Return whether a shape has the declared sizes, and symbolic ones for None."""
     return len(declared) == len(shape) and all(
         not isinstance(size, int) if wanted is None else _is_number(size, wanted)
         for wanted, size in zip(declared, shape, strict=True)

@@ -90,7 +90,7 @@ class Imported:
         return self(*stored, *(inputs[name] for name in self.inputs))
 
     def names(self, name: str) -> dict[int, str]:
-        """Return the names for weights and state, by id, in a module that calls it
+        """Map the ids of weights and state to names, where a module calls the network
         `name`.
         """
         titles = ((self.weights, name), (self.state, f"{name}_state"))

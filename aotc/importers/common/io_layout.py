@@ -75,15 +75,15 @@ def _entry_and_source_layouts(port: Port) -> tuple[str, str]:
 _Layouts = Callable[[Port], tuple[str, str]]  # before and after
 
 
-def _to_source_layouts(given: Inputs, entry: Entry) -> dict[str, object]:
+def _to_source_layouts(inputs: Inputs, entry: Entry) -> dict[str, object]:
     """Return input arrays transposed from an entry's layouts (NHWC, say) to the
     source's.
     """
-    return _transpose_inputs(given, entry, _entry_and_source_layouts)
+    return _transpose_inputs(inputs, entry, _entry_and_source_layouts)
 
 
 def _transpose_inputs(
-    given: Inputs, entry: Entry, layouts: _Layouts
+    inputs: Inputs, entry: Entry, layouts: _Layouts
 ) -> dict[str, object]:
     """Return the given inputs in the entry's order, each transposed between two
     layouts.
@@ -94,9 +94,9 @@ def _transpose_inputs(
         for name, child in zip(tree.keys, tree.children, strict=True)
     }
     return {
-        name: _transpose(given[name], ports[name], layouts)
+        name: _transpose(inputs[name], ports[name], layouts)
         for name in tree.keys
-        if name in given
+        if name in inputs
     }
 
 

@@ -20,14 +20,14 @@ from aotc.errors import InputError
 
 
 def undecided_error(question: str) -> InputError:
-    """Return the error `symbolic-size`: a result that is only known in a call."""
+    """Return an InputError: the answer to `question` depends on the sizes of a call."""
     return InputError("symbolic-size", f"'{question}' depends on the sizes")
 
 
 def elementwise(
     function: Callable[..., object], arity: int = 2
 ) -> Callable[..., numpy.ndarray]:
-    """Return a function of sizes, vectorised over object arrays with broadcasting."""
+    """Vectorise a function of sizes over NumPy object arrays, with broadcasting."""
     many = numpy.frompyfunc(function, arity, 1)
     return lambda *arrays: numpy.asarray(many(*arrays), object)
 

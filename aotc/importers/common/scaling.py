@@ -205,10 +205,8 @@ class SymbolicFloat:
 
     @property
     def _integer_sizes(self) -> tuple[int, int]:
-        """Return period and first of the sizes for which the float is an integer; 0, 0
-        if none.
-
-        The distance is 0 if it never is.
+        """Period and first of the sizes for which the float is an integer; 0, 0 if
+        none.
         """
         p, r, divisor = self._exact
         common = math.gcd(p, divisor)
@@ -275,12 +273,12 @@ def _other_sizes(wrong: Numbers, step: int, first: int, limit: int | None) -> st
     return " and ".join(parts)
 
 
-def _gaps(places: Numbers) -> Iterator[tuple[int, int]]:
+def _gaps(numbers: Numbers) -> Iterator[tuple[int, int]]:
     """Yield the gaps between runs of consecutive numbers, as (last before, first
     after).
     """
     before = -1
-    for place in places.tolist():
+    for place in numbers.tolist():
         if place > before + 1:
             yield before, place
         before = place

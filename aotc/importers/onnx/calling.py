@@ -65,8 +65,8 @@ class OperatorSignature:
         return self.keywords.union(*(_names(group) for _, group in self.groups))
 
     def arguments(self, named: Mapping[str, object]) -> dict[str, object]:
-        """Return the function's keyword arguments for these attributes, grouped as it
-        asks.
+        """Return keyword arguments of the function: attributes, or dataclasses of
+        several.
         """
         return {
             **_select(named, self.keywords),

@@ -81,11 +81,17 @@ def _nearest(versions: Sequence[int], opset: int) -> int:
     return max((v for v in versions if v <= opset), default=min(versions))
 
 
-def _read(found: bytes | onnx.FunctionProto, version: int, schema: Any) -> OnnxFunction:
-    """Parse a FunctionProto, with default attributes from the operator's schema."""
+def _read(
+    definition: bytes | onnx.FunctionProto, version: int, schema: Any
+) -> OnnxFunction:
+    """Return a FunctionProto's function, with default attributes from the schema."""
     from onnx import FunctionProto
 
-    proto = FunctionProto.FromString(found) if isinstance(found, bytes) else found
+    proto = (
+        FunctionProto.FromString(definition)
+        if isinstance(definition, bytes)
+        else definition
+    )
     reader = Reader(f"the definition of {proto.name}", OnnxFiles(None, b""))
     function = reader.function(proto, {"": version})
     return replace(

@@ -39,7 +39,7 @@ def specs_of(model: OnnxModel, dims: Mapping[str, int | Dim]) -> dict[str, Spec]
 
 
 def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spec:
-    """Return the Spec of an input, given its ONNX type and its name in the entry.
+    """Return the Spec of the input `own` of the file, which the entry calls `name`.
 
     Raises:
         InputError: `unsupported-type` or `dynamic-rank`.
@@ -65,7 +65,7 @@ def spec_of(own: str, name: str, kind: onnx.TypeProto, sizes: InputSizes) -> Spe
 
 
 def _limits_by_name(graph: OnnxGraph) -> dict[str, int]:
-    """Return the upper bound of named sizes that stored tables limit."""
+    """Map names of sizes to upper bounds, which are lengths of stored tables."""
     found: dict[str, int] = {}
     for (own, axis), limit in size_limits(graph).items():
         name = graph.types[own].tensor_type.shape.dim[axis].dim_param

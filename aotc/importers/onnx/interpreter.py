@@ -84,13 +84,13 @@ class OnnxInterpreter:
         return self._run_graph(self._model.graph, arguments, around)
 
     def _run_graph(
-        self, graph: OnnxGraph, arguments: Sequence[Value | None], around: OnnxScope
+        self, graph: OnnxGraph, arguments: Sequence[Value | None], enclosing: OnnxScope
     ) -> list[Value]:
         """Run a graph within an enclosing scope, and return its results."""
         constants = {n: self._constant(c) for n, c in graph.constants.items()}
         own = {**constants, **dict(zip(graph.inputs, arguments, strict=False))}
-        values = ChainMap(own, around.values)
-        within = replace(around, values=values, graph=graph)
+        values = ChainMap(own, enclosing.values)
+        within = replace(enclosing, values=values, graph=graph)
         for node in graph.nodes:
             with at_location(node.place), scope(node.name):
                 results = self._import(node, within)
@@ -168,8 +168,8 @@ class OnnxInterpreter:
         attributes: Mapping[str, object],
         within: OnnxScope,
     ) -> Sequence[Value] | None:
-        """Return a node's results by constant folding, size arithmetic or its
-        function.
+        """Return a node's results by constant folding, size arithmetic or its function;
+        None if the function declines it.
         """
         wanted = max((i for i, name in enumerate(node.outputs, 1) if name), default=0)
         opset, number = within.opsets.get(node.domain, 1), node.place[1]
@@ -263,7 +263,9 @@ def _emit_node(
     attributes: Mapping[str, object],
     facts: Mapping[str, int],
 ) -> list[Value] | None:
-    """Emit a node by its function, or by its rule for padded values if it needs one."""
+    """Emit a node by its function, or its rule for padded values; return its results,
+    None if that declines it.
+    """
     rule = PADDED.get(node.key)
     padded = node.key in SOURCES or any(map(is_padded, values))
     if not padded:

@@ -93,7 +93,7 @@ def _of_sizes(function: Callable[..., object], arity: int = 2) -> Callable[..., 
 
 
 def _as_size(x: Any) -> Size:
-    """Return a number or size as an integer; leave unrounded floats to the model."""
+    """Return a number or size as an integer; raise _LeftToModel for unrounded ones."""
     if isinstance(x, SymbolicFloat):
         raise _LeftToModel
     return whole(x)
@@ -118,7 +118,9 @@ def _is_whole(x: Known) -> bool:
 
 
 def _as_float(x: ArrayLike, dtype: str) -> Any:
-    """Return a size or number as a (symbolic) float of a dtype."""
+    """Return a size or number as a (symbolic) float; raise _LeftToModel if that
+    fails.
+    """
     if dtype not in ("f32", "f64"):
         raise _LeftToModel
     kind = dtypes.to_numpy(dtype).type
@@ -140,7 +142,9 @@ def _round(function: Callable[..., int]) -> Callable[..., Known]:
 
 
 def _cast(x: Known, *, to: int, **_: object) -> Known:
-    """Return sizes cast to ONNX's element type number `to`."""
+    """Return sizes cast to ONNX's element type number `to`; raise _LeftToModel if
+    unsupported.
+    """
     dtype = element(to).dtype
     if dtype in ("i32", "i64"):
         return _round(math.trunc)(x)
@@ -154,7 +158,7 @@ def _cast(x: Known, *, to: int, **_: object) -> Known:
 
 
 def _ints(x: Known) -> list[int]:
-    """Return elements as Python integers; leave symbolic ones to the model."""
+    """Return elements as Python integers; raise _LeftToModel if one is symbolic."""
     if any(isinstance(size, SymbolicDim) for size in x.reshape(-1)):
         raise _LeftToModel
     return [int(size) for size in x.reshape(-1)]

@@ -83,7 +83,7 @@ def network_of(
 def _compute(
     model: OnnxModel, interpreter: OnnxInterpreter, inputs: Sequence[Any]
 ) -> list[Array]:
-    """Run a model on inputs; results are checked against declared shapes."""
+    """Return a model's results on inputs; refuse shapes that contradict the file's."""
     graph = model.graph
     codes = [graph.types[own].tensor_type.elem_type for own in graph.inputs]
     values = [

@@ -76,9 +76,7 @@ def _framework() -> str:
 
 
 def _run(path: Path, names: Sequence[str], feeds: Feeds) -> dict[str, Any]:
-    """Run an ONNX file on inputs; return the arrays of these values, inner ones
-    included.
-    """
+    """Run an ONNX file on `feeds`; return the values `names`, intermediate ones too."""
     _, compute = _engine()
     return compute(path, names, feeds)
 

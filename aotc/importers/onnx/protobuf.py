@@ -73,13 +73,13 @@ def _copy_fields(data: Content, start: int, end: int, message: str) -> Iterator[
             yield bytes(data[before:position])
 
 
-def _field_end(data: Content, position: int, end: int, kind: int) -> int:
+def _field_end(data: Content, position: int, end: int, wire_type: int) -> int:
     """Return the end of a varint or fixed-width field."""
-    if kind == 0:
+    if wire_type == 0:
         return _decode_varint(data, position, end)[1]
-    if kind not in _FIXED or position + _FIXED[kind] > end:
+    if wire_type not in _FIXED or position + _FIXED[wire_type] > end:
         raise _corrupt(position)
-    return position + _FIXED[kind]
+    return position + _FIXED[wire_type]
 
 
 def _decode_varint(data: Content, position: int, end: int) -> tuple[int, int]:

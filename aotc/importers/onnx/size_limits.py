@@ -41,8 +41,8 @@ def size_limits(graph: OnnxGraph) -> dict[Axis, int]:
 
 
 def _limited_axes(node: OnnxNode, origins: _Origins) -> Iterator[tuple[Axis, int]]:
-    """Yield the input axes that a Slice reads a stored table by, with the table's
-    length.
+    """Yield (input axis, table length) where a Slice of a table ends at that axis's
+    size.
     """
     table = origins.constant(node.inputs[0])
     if table is None:

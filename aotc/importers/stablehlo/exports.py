@@ -34,7 +34,7 @@ CONVENTIONS = (9, 10)  # versions of jax.export's calling convention
 
 
 def is_export(data: bytes) -> bool:
-    """Return whether bytes must be a serialized `jax.export`, as they are no MLIR."""
+    """Return whether bytes look like a serialized `jax.export`: binary, but no MLIR."""
     if data.startswith(BYTECODE):
         return False
     return b"\0" in data[:64]

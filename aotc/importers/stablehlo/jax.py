@@ -120,9 +120,7 @@ def title_of(function: object) -> str:
 def named_arguments(
     function: Callable[..., object], specs: PyTree
 ) -> dict[str, PyTree]:
-    """Return argument descriptions by parameter name, for a mapping, sequence
-    or one.
-    """
+    """Return specs (a mapping, a sequence or one) as a dict by parameter name."""
     if isinstance(specs, Mapping):
         return dict(specs)
     if not isinstance(specs, (tuple, list)) or hasattr(specs, "_fields"):
@@ -257,7 +255,7 @@ class _CallingConvention:
 
 
 def _variable(name: str, argument: ir.Value, sizes: Mapping[str, Size]) -> KnownTensor:
-    """Return the value of a size that JAX passes to the function as an argument."""
+    """Return the size, or the platform index, that JAX passes as an argument `name`."""
     wide = str(ir.RankedTensorType(argument.type).element_type)
     if name == "_platform_index":
         return as_known(0, wide)

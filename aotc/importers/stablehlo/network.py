@@ -204,21 +204,22 @@ def _spec(
     return Complex(spec, spec) if kind.is_complex else spec  # type: ignore[arg-type]
 
 
-def _refine_spec(name: str, known: object, given: Spec) -> Spec:
+def _refine_spec(name: str, of_module: object, of_user: Spec) -> Spec:
     """Return the user's Spec for an input; refuse one that contradicts the module."""
     fits = (
-        isinstance(known, Spec)
-        and (known.dtype, len(known.shape)) == (given.dtype, len(given.shape))
+        isinstance(of_module, Spec)
+        and (of_module.dtype, len(of_module.shape))
+        == (of_user.dtype, len(of_user.shape))
         and all(
             isinstance(size, DimTerm) or size == other
-            for size, other in zip(known.shape, given.shape, strict=True)
+            for size, other in zip(of_module.shape, of_user.shape, strict=True)
         )
     )
     if not fits:
         raise InputError(
-            "bad-spec", f"the module takes {known} as '{name}'; got {given}"
+            "bad-spec", f"the module takes {of_module} as '{name}'; got {of_user}"
         )
-    return given
+    return of_user
 
 
 def _argument_names(arguments: Sequence[ir.Value]) -> list[str]:
@@ -253,8 +254,7 @@ def network_of(
     donated: Sequence[str] = (),
     original: Original | None = None,
 ) -> ImportedFunction:
-    """Return the network of a module, given how its inputs, weights and state are
-    called.
+    """Return the network that calls a module, given its inputs, weights and state.
 
     Args:
         module: what it computes with.

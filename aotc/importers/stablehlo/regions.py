@@ -47,14 +47,14 @@ def ops_in(op: Op, region: int = 0) -> list[ir.Operation]:
 
 
 def single_op(op: Op, region: int = 0) -> str | None:
-    """Return the only op of a region that combines its two arguments; None
-    otherwise.
+    """Return the name of a region's only op if it combines its two arguments, or
+    None.
     """
     return _single_op(op.op.regions[region].blocks[0])
 
 
 def called_op(op: Op) -> str | None:
-    """Return the only op of the function that a custom call names; None otherwise."""
+    """Return the name of the only op of a custom call's function; None otherwise."""
     (name,) = ir.ArrayAttr(op.attribute("called_computations"))
     module = op.op
     while module.parent is not None:
@@ -64,7 +64,9 @@ def called_op(op: Op) -> str | None:
 
 
 def _single_op(block: ir.Block) -> str | None:
-    """Return the only op of a block that combines its two arguments; None otherwise."""
+    """Return the name of a block's only op if it combines its two arguments, or
+    None.
+    """
     found = [each.operation for each in block.operations]
     if len(found) != 2 or list(found[1].operands) != list(found[0].results):
         return None

@@ -112,13 +112,13 @@ class SymbolicSizes:
         return self.jax.ShapeDtypeStruct(tuple(sizes), given)
 
     def variables(
-        self, leaves: Sequence[object], given: Sequence[Array | Complex | KnownTensor]
+        self, leaves: Sequence[object], arrays: Sequence[Array | Complex | KnownTensor]
     ) -> dict[str, Size]:
         """Return the size of each Dim, solved from the shapes of arrays given for
         Specs.
         """
         found: dict[str, Size] = {}
-        for leaf, array in zip(leaves, given, strict=True):
+        for leaf, array in zip(leaves, arrays, strict=True):
             for size, actual in zip(
                 getattr(leaf, "shape", ()), array.shape, strict=True
             ):

@@ -50,7 +50,7 @@ _keys: ContextVar[_Keys | None] = ContextVar("aotc_torch_keys", default=None)
 
 
 def drops(node: Node) -> bool:
-    """Return whether an fx node is a dropout with a rate above 0."""
+    """Return whether an fx node is a dropout in training, with a rate above 0."""
     if str(node.target).rpartition(".")[0] not in _DROPPING:
         return False
     schema: Any = getattr(node.target, "_schema", None)

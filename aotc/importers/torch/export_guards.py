@@ -272,9 +272,7 @@ def _assertion_guards(
 def _terms(
     program: ExportedProgram, paths: Sequence[str]
 ) -> tuple[dict[sympy.Symbol, sympy.Symbol], dict[str, tuple[int, int]]]:
-    """Return each of torch's symbols as a named size, and the (input, axis) of
-    names.
-    """
+    """Map torch's symbols to named sizes, and these names to (input, axis)."""
     terms: dict[sympy.Symbol, sympy.Symbol] = {}
     sizes: dict[str, tuple[int, int]] = {}
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}

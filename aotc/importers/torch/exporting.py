@@ -181,11 +181,11 @@ def _require_package(path: Path, name: str) -> NoReturn:
 _UNREGISTERED = re.compile(r"Deserializing ([\w.]+)\.\w+ in pytree is not registered")
 
 
-def _reading_advice(path: Path, said: str) -> str:
+def _reading_advice(path: Path, message: str) -> str:
     """Return advice on a .pt2 file that torch fails to read."""
-    if "which is not registered" in said:
+    if "which is not registered" in message:
         return _OP_ADVICE.format(name=path.name)
-    found = _UNREGISTERED.search(said)
+    found = _UNREGISTERED.search(message)
     if found is None:
         return f"this is torch {torch.__version__}; export the model with it again"
     return (
@@ -257,7 +257,9 @@ def _forget_ranges_of_terms(program: ExportedProgram) -> None:
 
 
 def _is_plain(program: ExportedProgram) -> bool:
-    """Return whether a program needs no decomposition and only in-place writes."""
+    """Return whether a program can be imported as it is, without decomposition by
+    torch.
+    """
     module = program.graph_module
     if any(isinstance(part, GraphModule) for part in module.children()):
         return False

@@ -171,19 +171,19 @@ def _arguments(node: Node) -> tuple[list[object], dict[str, object]]:
     return args, named
 
 
-def _value(part: object, values: dict[Node, object]) -> Any:
-    """Return a tree of a node's arguments, with nodes replaced by their values."""
-    if isinstance(part, Node):
-        return values[part]
-    if isinstance(part, (list, tuple)):
-        return [_value(each, values) for each in part]
-    if isinstance(part, dict):
-        return {key: _value(each, values) for key, each in part.items()}
-    if isinstance(part, slice):
-        return slice(*(_value(e, values) for e in (part.start, part.stop, part.step)))
-    if isinstance(part, torch.dtype):
-        return name_of_dtype(part)
-    return part
+def _value(tree: object, values: dict[Node, object]) -> Any:
+    """Return a tree of a node's arguments, with nodes and dtypes resolved."""
+    if isinstance(tree, Node):
+        return values[tree]
+    if isinstance(tree, (list, tuple)):
+        return [_value(each, values) for each in tree]
+    if isinstance(tree, dict):
+        return {key: _value(each, values) for key, each in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(_value(e, values) for e in (tree.start, tree.stop, tree.step)))
+    if isinstance(tree, torch.dtype):
+        return name_of_dtype(tree)
+    return tree
 
 
 def _attribute(module: GraphModule, target: str) -> Any:
@@ -213,18 +213,18 @@ def _placeholder(node: Node, values: dict[Node, object]) -> object:
     return _zeros(made, values)
 
 
-def _zeros(made: object, values: dict[Node, object]) -> object:
+def _zeros(fake: object, values: dict[Node, object]) -> object:
     """Return zeros of the type of a fake tensor."""
-    if not isinstance(made, torch.Tensor):
-        fail("unsupported", f"the result of the op is a {type(made).__name__}")
+    if not isinstance(fake, torch.Tensor):
+        fail("unsupported", f"the result of the op is a {type(fake).__name__}")
     sizes = known_sizes(values)
     shape = []
-    for size in made.shape:
+    for size in fake.shape:
         symbol = size.node.expr if isinstance(size, torch.SymInt) else None
         if symbol is not None and symbol not in sizes:
             fail("unsupported", f"the size {size} is none of an input")
         shape.append(int(size) if symbol is None else sizes[symbol])
-    dtype = name_of_dtype(made.dtype)
+    dtype = name_of_dtype(fake.dtype)
     if dtype not in PARTS:
         return np.zeros(tuple(shape), dtype)
     zeros = np.zeros(tuple(shape), PARTS[dtype])

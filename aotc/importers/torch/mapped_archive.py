@@ -117,7 +117,7 @@ def _strip(archive: zipfile.ZipFile, copy: zipfile.ZipFile) -> Iterator[_MappedT
 
 
 def _can_be_mapped(row: JsonObject, member: zipfile.ZipInfo | None) -> bool:
-    """Return whether a stored tensor is large, uncompressed and contiguous bytes."""
+    """Return whether a stored tensor is large, uncompressed, strided and on the CPU."""
     meta = row["tensor_meta"]
     if member is None or row["use_pickle"] or meta is None:
         return False

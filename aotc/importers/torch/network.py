@@ -279,7 +279,7 @@ def _uniform_zero_points(program: ExportedProgram) -> Iterator[str]:
 
 
 def _parameter_names(node: torch.fx.Node, reader: torch.fx.Node) -> set[str]:
-    """Return the parameter names of an op by which it takes a node."""
+    """Return names of parameters by which `reader` takes `node`; {""} if unknown."""
     schema = getattr(reader.target, "_schema", None)
     named = [*reader.kwargs.items()]
     if schema is not None:

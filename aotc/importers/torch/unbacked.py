@@ -178,7 +178,10 @@ def _size(expression: sympy.Expr, known: Mapping[sympy.Symbol, Size]) -> Size | 
 
 
 def require_promised_size(node: Node, result: object) -> object:
-    """Return a result at the length that the module asserts, checked at run time."""
+    """Return a padded vector at the length the module asserts, checked at run time.
+
+    Other results, and those of other bounds, are returned as they are.
+    """
     size = _promised_number(node)
     if size is None or not isinstance(result, Padded):
         return result

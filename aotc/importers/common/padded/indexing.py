@@ -53,7 +53,7 @@ def getitem(x: Value, keys: Keys) -> Value:
 
 
 def _key(positions: Keys) -> tuple[Any, ...]:
-    """Return an indexing key with `slice(None)` for None."""
+    """Return positions as a tuple to index by, with `slice(None)` for each None."""
     return tuple(slice(None) if k is None else k for k in positions)
 
 

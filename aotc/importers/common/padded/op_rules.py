@@ -84,27 +84,27 @@ class _Exact(Array):
         self.padded = padded
 
 
-def _unwrap_padded(part: object) -> Any:
+def _unwrap_padded(tree: object) -> Any:
     """Return a tree of arguments with padded values replaced by `_Exact` arrays."""
-    if isinstance(part, Padded):
-        return _Exact(part)
-    if isinstance(part, (list, tuple)):
-        return (list if isinstance(part, list) else tuple)(map(_unwrap_padded, part))
-    if isinstance(part, dict):
-        return {name: _unwrap_padded(value) for name, value in part.items()}
-    if isinstance(part, numpy.ndarray) and part.dtype == object:
-        sizes = [_unwrap_padded(size) for size in part.reshape(-1)]
-        return numpy.array(sizes, object).reshape(part.shape)
-    return canonical_size(part) if isinstance(part, SymbolicDim) else part
+    if isinstance(tree, Padded):
+        return _Exact(tree)
+    if isinstance(tree, (list, tuple)):
+        return (list if isinstance(tree, list) else tuple)(map(_unwrap_padded, tree))
+    if isinstance(tree, dict):
+        return {name: _unwrap_padded(value) for name, value in tree.items()}
+    if isinstance(tree, numpy.ndarray) and tree.dtype == object:
+        sizes = [_unwrap_padded(size) for size in tree.reshape(-1)]
+        return numpy.array(sizes, object).reshape(tree.shape)
+    return canonical_size(tree) if isinstance(tree, SymbolicDim) else tree
 
 
-def _rewrap_padded(part: object) -> Any:
+def _rewrap_padded(tree: object) -> Any:
     """Return a tree of results with `_Exact` arrays replaced by padded values."""
-    if isinstance(part, _Exact):
-        return part.padded
-    if isinstance(part, (list, tuple)):
-        return (list if isinstance(part, list) else tuple)(map(_rewrap_padded, part))
-    return part
+    if isinstance(tree, _Exact):
+        return tree.padded
+    if isinstance(tree, (list, tuple)):
+        return (list if isinstance(tree, list) else tuple)(map(_rewrap_padded, tree))
+    return tree
 
 
 def _data_dependent_error(error: InputError) -> InputError:
@@ -198,7 +198,7 @@ def _apply_padded(
 
 
 def _padded(value: object) -> Padded:
-    """Return a value that is padded, narrowed in type."""
+    """Return the value, narrowed in type; assert that it is padded."""
     assert isinstance(value, Padded), "it has sizes that values decide"
     return value
 
@@ -251,7 +251,7 @@ def _at_bounds(x: Array, hides: bool) -> Array:
 def _emit_again(
     block: Block, arguments: Sequence[Array], wanted: Sequence[Value]
 ) -> list[Array]:
-    """Emit the ops of a block on these arguments; return the wanted values."""
+    """Emit a block's ops on other arguments; return arrays for the `wanted` values."""
     known = dict(zip(block.arguments, arguments, strict=True))
     for op in block.operations:
         assert isinstance(op, GraphOp)

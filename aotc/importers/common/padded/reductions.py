@@ -37,6 +37,6 @@ def of_elements(function: Callable[..., Any]) -> Callable[..., Any]:
 def running_reduction(
     function: Callable[..., Array], x: Padded, axis: int, neutral: float
 ) -> Value:
-    """Return a cumulative function's result, with the neutral element in padding."""
+    """Apply a cumulative function to x, whose padding is the neutral element."""
     data = function(fill_padding(x, neutral, (axis % x.ndim,)), axis)
     return mask_padding_gradient(data, x.shape)

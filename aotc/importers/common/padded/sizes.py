@@ -79,7 +79,7 @@ def _symbols() -> _Symbols:
 
 @contextmanager
 def promise_bound(bound: Size | None) -> Iterator[None]:
-    """Bound new data-dependent sizes within this block by a promise of the model."""
+    """Bound data-dependent sizes made within this block by what the model promises."""
     symbols = _symbols()
     before, symbols.promise = symbols.promise, bound
     try:
@@ -118,7 +118,7 @@ def new_size(count: Array, natural: Size | None) -> SymbolicDim:
 
 
 def _not_none(size: Size | None) -> Size:
-    """Return a size that is not None, narrowed in type."""
+    """Return the size, narrowed in type; assert that it is not None."""
     assert size is not None
     return size
 
@@ -272,7 +272,7 @@ def is_equal(a: Size, b: Size) -> bool:
 
 @contextmanager
 def require_elements(sizes: Sequence[Size], least: int = 1) -> Iterator[None]:
-    """Check at run time that axes have elements; take it for known within this block.
+    """Check at run time that axes have `least` elements; rely on it within this block.
 
     As no term of a size is negative, one of them is taken to be as much alone.
     """

@@ -107,7 +107,9 @@ def by_padding(
 
 
 def as_padded(data: Array, shape: Sequence[Size]) -> Value:
-    """Return an array as a value of a shape; the array itself if no size is padded."""
+    """Return an array as a `Padded` of a shape; unchanged if no size depends on
+    data.
+    """
     return Padded(data, tuple(shape)) if has_data_dependent(shape) else data
 
 
@@ -159,7 +161,7 @@ def fill_padding(x: Value, neutral: float, axes: Sequence[int] | None = None) ->
 
 
 def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
-    """Return an array as a value of a shape, with gradients zero in padding."""
+    """Return an array as a `Padded` of a shape, with gradients zero in padding."""
     if not has_data_dependent(shape):
         return data
     if data._data is None and dtypes.is_float(data.dtype):
@@ -169,9 +171,7 @@ def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
-    """Return an array as a value of a shape, its padding filled with the first
-    element.
-    """
+    """Return an array as a `Padded` of a shape, filled up with the first element."""
     return as_padded(repeating_first(data, shape), shape)
 
 
@@ -194,8 +194,6 @@ def repeating_first(data: Array, shape: Sequence[Size]) -> Array:
 def common_sizes(shapes: Sequence[Shape]) -> list[Size | None]:
     """Return the data-dependent size of each axis of a broadcast; None where there is
     none.
-
-    None stands where there is none.
 
     Raises:
         InputError: such a size meets another one than itself and 1.

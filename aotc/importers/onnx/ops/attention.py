@@ -33,7 +33,9 @@ def attention(
     softmax_precision: int = 1,
     wanted: int,
 ) -> Any:
-    """Return `softmax(q k^T * scale + mask) v` over batch, heads, length, depth.
+    """Return (`softmax(q k^T * scale + mask) v`, k, v) of batch, heads, length, depth.
+
+    NotImplemented stands for options that the body by which ONNX defines it computes.
 
     Inputs of three axes have the heads beside each other in the last one, and so has
     the result.

@@ -104,7 +104,7 @@ def _i64(number: int) -> numpy.ndarray:
 
 
 def _stacks(body: OnnxBody, carried: int, rows: list[list[Array]]) -> list[Array]:
-    """Return the results of a loop's iterations, stacked along a new first axis."""
+    """Stack the rows of each result of a loop; fail if results have no iteration."""
     if rows:
         return [np.stack(list(column)) for column in zip(*rows, strict=True)]
     if len(body.graph.outputs) - 1 > carried:

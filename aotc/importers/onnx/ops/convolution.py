@@ -62,19 +62,22 @@ def _crops(
     x: Array,
     spans: Sequence[int],
     strides: Sequence[int],
-    more: Sequence[int],
-    wanted: Sequence[int],
+    output_padding: Sequence[int],
+    output_shape: Sequence[int],
     auto_pad: str,
 ) -> list[tuple[Size, Size]] | None:
-    """Return the crop (low, high) of each axis to a wanted size; None for stated
-    padding.
+    """Return (low, high) to crop off each axis of a transposed convolution, or None.
+
+    None stands for padding that `pads` states.
     """
-    if not wanted and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+    if not output_shape and auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
         return None
     sides: list[tuple[Size, Size]] = []
-    for axis, (span, stride, end) in enumerate(zip(spans, strides, more, strict=True)):
+    for axis, (span, stride, end) in enumerate(
+        zip(spans, strides, output_padding, strict=True)
+    ):
         size = x.shape[2 + axis]
-        target = wanted[axis] if wanted else size * stride
+        target = output_shape[axis] if output_shape else size * stride
         total = (size - 1) * stride + span + end - target
         low, high = total // 2, total - total // 2
         # as ONNX has it: for SAME_UPPER the odd one is cut at the end

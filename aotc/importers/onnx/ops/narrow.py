@@ -24,7 +24,7 @@ def cast(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Arr
     if kind.is_narrow_float:
         found = round_to_narrow(np.astype(x, "f32"), kind, bool(saturate), round_mode)
     elif kind.narrow is not None:
-        found = _few_bits(x, kind)
+        found = _wrap_to_bits(x, kind)
     elif kind.dtype == "bool" or not dtypes.is_float(x.dtype):
         found = np.astype(x, kind.dtype)
     else:
@@ -44,8 +44,8 @@ def _from_float(x: Array, dtype: str) -> Array:
     return np.astype(x, dtype)
 
 
-def _few_bits(x: Array, kind: Element) -> Array:
-    """Return integers truncated to the bits of a narrow integer type."""
+def _wrap_to_bits(x: Array, kind: Element) -> Array:
+    """Return numbers as integers, wrapped to the bits of a narrow integer type."""
     wide = np.astype(np.rint(x), "i32") if dtypes.is_float(x.dtype) else x
     wide = np.astype(wide, "i32")
     kept = np.bitwise_and(wide, 2**kind.bits - 1)
@@ -74,8 +74,8 @@ def round_to_narrow(x: Array, kind: Element, saturate: bool, mode: str = "up") -
 def _apply_sign_and_range(
     x: Array, near: Array, values: Known, largest: float, saturate: bool
 ) -> Array:
-    """Return rounded magnitudes with the signs of x; too large ones saturate or
-    overflow.
+    """Return the magnitudes `near` with the signs of x; those above `largest` saturate
+    or overflow.
     """
     holds_nan = bool(numpy.isnan(values).any())
     beyond = math.inf if numpy.isinf(values).any() else math.nan

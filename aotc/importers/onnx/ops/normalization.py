@@ -27,8 +27,8 @@ def batch_normalization(
     training_mode: int = 0,
     wanted: int,
 ) -> Array | tuple[Array, Array, Array]:
-    """Return x normalised per channel by given statistics, or in training by
-    its own.
+    """Return x normalised by given statistics; in training by its own, with running
+    ones.
     """
     if not training_mode:
         return _normalize(x, mean, variance, scale, bias, epsilon)
@@ -98,7 +98,9 @@ def _layer_norm(
     axes: tuple[int, ...],
     dtype: str,
 ) -> Array:
-    """Return layer normalisation by the op for it, if the scale's shape permits."""
+    """Return layer normalisation: computed in `dtype`, scaled and shifted in x's
+    dtype.
+    """
     y = np.astype(
         nn.layer_norm(np.astype(x, dtype), epsilon=epsilon, axes=axes), x.dtype
     )

@@ -56,7 +56,9 @@ def max_pool(
     taps = math.prod(geometry.kernel_shape)
 
     def windows(image: Array, outside: float) -> Array:
-        """The elements of each window in a row: N, spatial…, elements, C."""
+        """Return each window's elements, `outside` in padding: N, spatial…, elements,
+        C.
+        """
         every = emit("windows", pad_spatial(image, ends, outside), **attributes)
         return np.reshape(every, (*every.shape[: x.ndim - 1], taps, every.shape[-1]))
 

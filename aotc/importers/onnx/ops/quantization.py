@@ -53,7 +53,9 @@ def quantize_linear(
 
 
 def _granularity(x: Array, scale: Array, axis: int, block_size: int) -> dict[str, int]:
-    """Return the axis, and block size if any, along which scales vary."""
+    """Return quantisation options: the axis, and block size if any, that scales vary
+    along.
+    """
     if scale.ndim < 2:
         return {"axis": axis}
     size, count = x.shape[axis], scale.shape[axis]

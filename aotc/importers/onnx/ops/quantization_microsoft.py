@@ -256,7 +256,7 @@ def qattention(
     do_rotary: int = 0,
     past_present_share_buffer: int = 0,
 ) -> tuple[Array, Array]:
-    """Return self-attention of quantised rows, projected by a quantised matrix."""
+    """Return self-attention of projected quantised rows, and its keys and values."""
     if do_rotary or past_present_share_buffer:
         fail("unsupported-ops", "QAttention with rotary embeddings or a shared buffer")
     if mask_index is not None and mask_index.ndim > 2:

@@ -12,8 +12,8 @@ from aotc.tracing.survey import note_approximation
 
 
 def _key(seed: float | None, number: int) -> Array:
-    """Return the random key of a node; without a seed it is made of the node's
-    number.
+    """Return a node's random key, by its number without a seed; note it for
+    `explain`.
     """
     note_approximation(
         "each call draws the same numbers, which are none of another runtime's",

@@ -120,11 +120,11 @@ Weights = tuple[Array, Array, Array | None]
 
 
 def _require_directions(
-    parts: Sequence[Array | None], options: RecurrentAttributes
+    arrays: Sequence[Array | None], options: RecurrentAttributes
 ) -> None:
     """Refuse an array whose axis 0 does not have one row for each direction."""
     count = len(options.reverses())
-    for part in parts:
+    for part in arrays:
         rows = count if part is None else part.shape[0]
         if part is not None and isinstance(rows, int) and rows != count:
             fail(

@@ -50,7 +50,10 @@ def _mean(x: Array, axes: Axes, *, keepdims: bool) -> Array:
 
 
 def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction:
-    """Return a maximum or minimum reduction; over no elements it gives an infinity."""
+    """Return a maximum or minimum reduction that takes bools and empty axes too.
+
+    Over no elements it gives `empty`, an infinity; of integers the dtype's limit.
+    """
 
     def extreme(x: Array, axes: Axes, *, keepdims: bool) -> Array:
         if x.dtype == "bool":
@@ -66,7 +69,7 @@ def _extreme(function: Reduction, as_bool: Reduction, empty: float) -> Reduction
 
 
 def _dtype_limit(dtype: str, empty: float) -> int:
-    """Return the largest or smallest integer of a dtype."""
+    """Return a dtype's largest integer if `empty` is positive, else the smallest."""
     bounds = np.iinfo(dtype)
     return int(bounds.max if empty > 0 else bounds.min)
 

@@ -180,17 +180,17 @@ def _resize_axes(
     sizes: Sequence[Size],
     factors: Sequence[Factor],
     regions: Sequence[tuple[float, float]],
-    how: Sampling,
+    sampling: Sampling,
 ) -> Array:
     """Return x resampled along axes to new sizes."""
     changed = [
         (axis, new, factor, region)
         for axis, new, factor, region in zip(axes, sizes, factors, regions, strict=True)
         if not (_is_one(factor) and whole_ratio(new, x.shape[axis]) == 1)
-        or (how.places == "tf_crop_and_resize" and region != (0.0, 1.0))
+        or (sampling.places == "tf_crop_and_resize" and region != (0.0, 1.0))
     ]
     pairs = [(new, x.shape[axis]) for axis, new, _, _ in changed]
-    if how.places == "tf_crop_and_resize":
+    if sampling.places == "tf_crop_and_resize":
         _require_other_size(pairs)
     if all(whole_ratio(new, old) == 1 for new, old in pairs):
         return x  # as ONNX Runtime and PyTorch, whatever the factors were
@@ -199,23 +199,27 @@ def _resize_axes(
     for axis, new, factor, region in changed:
         size = x.shape[axis]
         repeats = whole_ratio(new, size)
-        if how.mode == "nearest" and repeats and _repeats(factor, repeats, how):
+        if (
+            sampling.mode == "nearest"
+            and repeats
+            and _repeats(factor, repeats, sampling)
+        ):
             x = _repeat(x, repeats, axis, is_image=is_image)
             continue
-        places = _source_positions(size, new, factor, region, how.places)
+        places = _source_positions(size, new, factor, region, sampling.places)
         places = _positions_unless_unchanged(pairs, places)
-        if how.places == "tf_crop_and_resize":
+        if sampling.places == "tf_crop_and_resize":
             outside[axis] = _is_outside(places, size)
-        x = _resample_axis(x, axis, new, places, factor, how)
+        x = _resample_axis(x, axis, new, places, factor, sampling)
     for axis, beyond in outside.items():
         shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-        x = np.where(beyond.reshape(shape), how.extrapolated, x)
+        x = np.where(beyond.reshape(shape), sampling.extrapolated, x)
     return x
 
 
 def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
-    """Refuse calls that crop without resizing: ONNX Runtime returns the whole input
-    then.
+    """Require that some (new, old) differ; ONNX Runtime else returns the input
+    uncropped.
     """
     if not pairs:
         return
@@ -229,7 +233,7 @@ def _require_other_size(pairs: Sequence[tuple[Size, Size]]) -> None:
 def _positions_unless_unchanged(
     pairs: Sequence[tuple[Size, Size]], places: Places
 ) -> Places:
-    """Return the source positions; in calls in which no size changes, 0, 1, …."""
+    """Return the source positions; 0, 1, … in calls where each (new, old) is equal."""
     if not isinstance(places, Array):
         return places
     if any(low > 0 or high < 0 for low, high in (bounds(n - m) for n, m in pairs)):
@@ -251,14 +255,14 @@ def _is_outside(places: Places, size: Size) -> Places:
     return found
 
 
-def _repeats(factor: Factor, repeats: int, how: Sampling) -> bool:
+def _repeats(factor: Factor, repeats: int, sampling: Sampling) -> bool:
     """Return whether resampling repeats each element `repeats` times, for any size."""
     if isinstance(factor, Array) or factor != repeats:
         return False
-    if how.places in ("align_corners", "tf_crop_and_resize"):
+    if sampling.places in ("align_corners", "tf_crop_and_resize"):
         return False
-    places = _source_positions(4, 4 * repeats, factor, (0.0, 1.0), how.places)
-    found = numpy.clip(_nearest(places, how.nearest), 0, 3)
+    places = _source_positions(4, 4 * repeats, factor, (0.0, 1.0), sampling.places)
+    found = numpy.clip(_nearest(places, sampling.nearest), 0, 3)
     return bool((found == numpy.arange(4 * repeats) // repeats).all())
 
 
@@ -327,7 +331,7 @@ def _symmetric(x: _AxisCoordinates) -> object:
 
 
 def _crop(x: _AxisCoordinates) -> object:
-    """Return source positions within the region that is cropped."""
+    """Return source positions spread over the region from `first` to `last`."""
     ends = x.before - 1
     several = x.first * ends + x.i * (x.last - x.first) * ends / x.steps
     return x.choose_by_length(several, _HALF * (x.first + x.last) * ends)
@@ -354,10 +358,10 @@ def _cast(x: Known | Array, dtype: str) -> Any:
     return x.astype(dtypes.to_numpy(dtype))
 
 
-def _rounding(how: Sampling, factor: Factor) -> str:
+def _rounding(sampling: Sampling, factor: Factor) -> str:
     """Return the nearest_mode; for old operators, the rounding of ONNX Runtime."""
-    if how.nearest != "simple":
-        return how.nearest
+    if sampling.nearest != "simple":
+        return sampling.nearest
     return "ceil" if not isinstance(factor, Array) and factor < 1 else "floor"
 
 
@@ -384,21 +388,23 @@ def _repeat(x: Array, factor: int, axis: int, *, is_image: bool) -> Array:
 
 
 def _resample_axis(
-    x: Array, axis: int, new: Size, places: Places, factor: Factor, how: Sampling
+    x: Array, axis: int, new: Size, places: Places, factor: Factor, sampling: Sampling
 ) -> Array:
     """Return x resampled along one axis."""
-    if how.mode == "nearest":
-        return take_along(x, axis, _nearest(places, _rounding(how, factor)))
+    if sampling.mode == "nearest":
+        return take_along(x, axis, _nearest(places, _rounding(sampling, factor)))
     known = None if isinstance(factor, Array) else float(factor)
-    shrink = min(shrinking(x.shape[axis], new, known), 1.0) if how.antialias else 1.0
+    shrink = (
+        min(shrinking(x.shape[axis], new, known), 1.0) if sampling.antialias else 1.0
+    )
     return interpolate_along(
         x,
         axis,
         places,
-        how.mode,
-        how.cubic,
+        sampling.mode,
+        sampling.cubic,
         shrink=shrink,
-        exclude_outside=how.exclude_outside,
+        exclude_outside=sampling.exclude_outside,
     )
 
 

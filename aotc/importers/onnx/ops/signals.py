@@ -73,10 +73,10 @@ def stft(
     return found[:, :, : width // 2 + 1] if onesided else found
 
 
-def _fixed_length(window: Array | None, given: Known | None) -> int:
+def _fixed_length(window: Array | None, frame_length: Known | None) -> int:
     """Return the static frame length: the given one, or that of the window."""
-    if given is not None:
-        return int(only_number(given))
+    if frame_length is not None:
+        return int(only_number(frame_length))
     if window is None:
         fail("bad-node", "expected an STFT with a window or a frame_length")
     return window.shape[0].__index__()

@@ -25,7 +25,7 @@ from aotc.tracing.tracing import emit
 
 
 def _first(op: Op, *operands: Value) -> object:
-    """Return the operands of a custom call that has no effect on values."""
+    """Return a no-op custom call's operands, as many as it has results."""
     return operands[: len(op.op.results)]
 
 

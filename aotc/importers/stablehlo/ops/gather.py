@@ -30,7 +30,7 @@ def gather(op: Op, x: Value, indices: Value) -> Value:
 
 
 def dynamic_gather(op: Op, x: Value, indices: Value, slice_sizes: Value) -> Value:
-    """Return the windows of x at start positions, with the window size an operand."""
+    """Return the windows of x at start positions, of a size known at import."""
     return _gather_windows(op, x, indices, sizes(slice_sizes))
 
 
@@ -80,7 +80,7 @@ def _element(vector: Value, number: int) -> Value:
 
 
 def _cut_unindexed(x: Array, at: IndexedWindows) -> tuple[Array, IndexedWindows]:
-    """Return x and windows without elements no window reaches, and axes all drop."""
+    """Crop x to what windows read, without axes they all drop; return it and them."""
     free = [axis for axis in range(x.ndim) if axis not in (*at.indexed, *at.batch)]
     limit = tuple(at.sizes[a] if a in free else n for a, n in enumerate(x.shape))
     if limit != tuple(x.shape):
@@ -100,7 +100,10 @@ def _cut_unindexed(x: Array, at: IndexedWindows) -> tuple[Array, IndexedWindows]
 def _renumber_axes(
     at: IndexedWindows, shape: Shape, window: Shape, number: dict[int, int]
 ) -> IndexedWindows:
-    """Return the windows' description with the axes of x renumbered."""
+    """Return windows with the axes of x renumbered by `number`, and others dropped.
+
+    An empty `number` leaves them as they are.
+    """
 
     def renumber(axes: Sequence[int]) -> tuple[int, ...]:
         if not number:

@@ -26,7 +26,7 @@ Bilinear = Callable[[Array, Array], Array]
 
 
 def bilinear(function: Bilinear, lhs: Value, rhs: Value, dtype: str) -> Value:
-    """Return a bilinear function of two operands in a dtype, real or complex.
+    """Apply a bilinear function to two operands converted to a dtype, real or complex.
 
     The operands are converted first: the dtype of the result is that of the sums.
     """
@@ -96,7 +96,7 @@ def convolution(op: Op, lhs: Value, rhs: Value) -> Value:
 
 
 def dynamic_conv(op: Op, lhs: Value, rhs: Value, padding: Value) -> Value:
-    """Return a convolution with padding that is an operand."""
+    """Return a convolution with a padding operand, which must be known at import."""
     return _convolution(op, lhs, rhs, sizes(padding))
 
 

@@ -94,13 +94,13 @@ def reduce(op: Op, *operands: Value) -> Value | tuple[Value, ...]:
 
 
 def reduce_by_name(
-    name: str | None, x: Value, first: Value, axes: Sequence[int]
+    name: str | None, x: Value, initial: Value, axes: Sequence[int]
 ) -> Value | None:
     """Return the reduction by a named op; None if the graph has no op for it."""
     if isinstance(x, Complex):
         if name != "stablehlo.add":
             return None
-        return each_part(lambda p, f: _emit_reduction(name, p, f, axes), x, first)
+        return each_part(lambda p, f: _emit_reduction(name, p, f, axes), x, initial)
     source = array(x)
     if source.dtype == "bool":
         if name not in _BOOLS:
@@ -108,26 +108,28 @@ def reduce_by_name(
         function, neutral = _BOOLS[name]
         combine = np.logical_and if neutral else np.logical_or
         whole = function(source, tuple(axes)) if axes else source
-        return whole if number(first) is neutral else combine(whole, array(first))
-    return _emit_reduction(name, source, array(first), axes) if name in NAMED else None
+        return whole if number(initial) is neutral else combine(whole, array(initial))
+    return (
+        _emit_reduction(name, source, array(initial), axes) if name in NAMED else None
+    )
 
 
-def _emit_reduction(name: Any, x: Array, first: Array, axes: Sequence[int]) -> Array:
+def _emit_reduction(name: Any, x: Array, initial: Array, axes: Sequence[int]) -> Array:
     """Emit a reduction by a named op, combined with the initial element."""
     reduction, neutral = NAMED[name]
     if any(x.type.shape[axis] == 0 for axis in axes):  # there is only the first
         rest = [size for axis, size in enumerate(x.shape) if axis not in axes]
-        return np.broadcast_to(first, rest)
+        return np.broadcast_to(initial, rest)
     whole = emit(reduction, x, axes=tuple(sorted(axes))) if axes else x
-    if number(first) == neutral(x.dtype):
+    if number(initial) == neutral(x.dtype):
         return whole
-    return _COMBINE[name](whole, first)
+    return _COMBINE[name](whole, initial)
 
 
 def _arg_reduce(
     op: Op, xs: Sequence[Value], firsts: Sequence[Value], axis: int
 ) -> tuple[Value, ...] | None:
-    """Return argmax or argmin with its values, if the region is one; None otherwise."""
+    """Return (values, positions) if the region is argmax or argmin; None otherwise."""
     kind = arg_reducer(op)
     if kind is None or not _is_iota(op, 1, axis):
         return None
@@ -193,7 +195,9 @@ def _broadcast_initial(
 
 
 def _flatten_axes(x: Value, order: Sequence[int], kept: int, total: int) -> Value:
-    """Return x with the kept axes first and all others flattened into one."""
+    """Return x transposed by `order`, its axes after the first `kept` flattened into
+    one.
+    """
 
     def flatten(part: Array) -> Array:
         moved = np.transpose(part, order)

@@ -83,7 +83,7 @@ def _scatter_windows(op: Op, x: Value, update: Value) -> IndexedWindows:
 
 
 def _scatter_name(op: Op, x: Value) -> str | None:
-    """Return the graph op that combines as the region does; None if there is none."""
+    """Return the name of the graph op that combines as the region does, or None."""
     if returns_argument(op, 1):
         return "scatter"
     name = single_op(op)
@@ -219,7 +219,7 @@ def _combine_in_order(
 
 
 def _windows_first(update: Array, counted: Sequence[int]) -> Array:
-    """Return updates with their windows enumerated along axis 0."""
+    """Return updates with the axes `counted`, which enumerate windows, as axis 0."""
     others = [axis for axis in range(update.ndim) if axis not in counted]
     moved = np.transpose(update, (*counted, *others))
     return np.reshape(moved, (-1, *(update.shape[axis] for axis in others)))

@@ -75,11 +75,11 @@ def _literal_from_text(op: Op) -> Any:
     return data.reshape(kind.shape)
 
 
-def _element(word: str, part: Any) -> Any:
+def _element(word: str, dtype: Any) -> Any:
     """Return a number parsed from MLIR's text; hexadecimal words are bit patterns."""
     if not word.startswith("0x"):
         return float(word)
-    return numpy.array(int(word, 16), f"u{part.itemsize}").view(part)
+    return numpy.array(int(word, 16), f"u{dtype.itemsize}").view(dtype)
 
 
 def iota(op: Op) -> Value:
@@ -88,7 +88,7 @@ def iota(op: Op) -> Value:
 
 
 def dynamic_iota(op: Op, shape: Value) -> Value:
-    """Return an iota of a computed shape."""
+    """Return an iota in the shape of an operand, which must be known at import."""
     return _iota(op, sizes(shape))
 
 
@@ -103,7 +103,7 @@ def _iota(op: Op, shape: Shape) -> Value:
 
 
 def reshape_to(x: Value, shape: Shape) -> Value:
-    """Return x reshaped."""
+    """Return x, real or complex, reshaped."""
     return each_part(lambda part: np.reshape(part, shape), x)
 
 
@@ -120,7 +120,7 @@ def _resolved_shape(shape: Shape, x: Value) -> Shape:
 
 
 def dynamic_reshape(op: Op, x: Value, shape: Value) -> Value:
-    """Return x reshaped to a shape that is an operand."""
+    """Return x reshaped to a shape operand, which must be known at import."""
     return reshape_to(x, sizes(shape))
 
 
@@ -141,7 +141,7 @@ def broadcast_in_dim(op: Op, x: Value) -> Value:
 
 
 def dynamic_broadcast_in_dim(op: Op, x: Value, shape: Value) -> Value:
-    """Return x broadcast to a shape that is an operand."""
+    """Return x broadcast to a shape operand, which must be known at import."""
     return broadcast_to(x, op.ints("broadcast_dimensions"), sizes(shape))
 
 
@@ -297,7 +297,10 @@ def pad(op: Op, x: Value, value: Value) -> Value:
 def dynamic_pad(
     op: Op, x: Value, value: Value, low: Value, high: Value, interior: Value
 ) -> Value:
-    """Return x padded by widths that are operands."""
+    """Return x padded by width operands, whose values must be known at import.
+
+    Interior widths must be plain integers.
+    """
     gaps = tuple(int(n) for n in sizes(interior))
     return _pad(x, value, sizes(low), sizes(high), gaps)
 

@@ -44,7 +44,7 @@ def _by_keys(xs: Sequence[Value], keys: Sequence[tuple[int, bool]], axis: int) -
 
 
 def _by_rank(op: Op, xs: Sequence[Value], axis: int) -> Array:
-    """Return each element's rank by any comparator, from a comparison of all pairs."""
+    """Return the permutation that sorts by any comparator, comparing all pairs."""
     require_elementwise(op)
     operands = []
     for x in xs:

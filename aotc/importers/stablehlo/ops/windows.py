@@ -98,8 +98,8 @@ class _SlidingWindow:
     steps: tuple[Shape, ...]  # strides and dilations
 
     def cumulative_axis(self, shape: Shape) -> tuple[int, bool] | None:
-        """Return axis and direction of a window that spans all elements so far; else
-        None.
+        """Return (axis, is reverse) if windows hold all elements so far, as a cumsum's;
+        else None.
         """
         wide = [axis for axis, n in enumerate(self.size) if n != 1]
         wide = wide or [axis for axis, n in enumerate(shape) if n == 1][:1]
@@ -126,14 +126,14 @@ def _window(op: Op) -> _SlidingWindow:
 
 
 def _cumulative(
-    window: _SlidingWindow, name: str | None, x: Value, first: Value
+    window: _SlidingWindow, name: str | None, x: Value, initial: Value
 ) -> Array | None:
     """Return a window over all elements so far as a cumulative reduction; else None."""
     found = window.cumulative_axis(shape_of(x))
     if found is None or isinstance(x, Complex) or name not in _CUMULATIVE:
         return None
     source = array(x)
-    if source.dtype == "bool" or number(first) != NAMED[name][1](source.dtype):
+    if source.dtype == "bool" or number(initial) != NAMED[name][1](source.dtype):
         return None
     axis, is_reverse = found
     return emit(_CUMULATIVE[name], source, axis=axis, reverse=is_reverse)
@@ -196,7 +196,10 @@ def select_and_scatter(op: Op, x: Value, source: Value, first: Value) -> Array:
 
 
 def _chosen_positions(find: Callable[..., Array], seen: Array, where: Array) -> Array:
-    """Return the index in x that each window selects; -1 in windows of padding only."""
+    """Return the entry of `where` at which `find` picks an element of each window.
+
+    It is the flat index in x; -1 in windows of padding only.
+    """
     place = np.expand_dims(find(seen, -1), -1)
     return np.squeeze(taken_along(where, place, where.ndim - 1), -1)
 

@@ -87,12 +87,14 @@ def _from_real(function: Callable[..., Array]) -> Callable[..., Complex]:
 
 
 def _full_of(value: int) -> Callable[..., Complex]:
-    """Return a function that fills an array with one value."""
+    """Return a function that creates a complex array of a size, filled with `value`."""
     return lambda size, dtype=None: full(size, value, dtype=dtype)
 
 
 def _full_like(value: int) -> Callable[..., Complex]:
-    """Return a function that fills an array like another with one value."""
+    """Return a function that creates a complex array like another, filled with
+    `value`.
+    """
     return lambda z, dtype=None: full_like(z, value, dtype=dtype)
 
 
@@ -175,8 +177,8 @@ def is_true(x: Array | Complex) -> Array:
     return np.astype(x, "bool")
 
 
-def _of_truths(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a function of bools to take arrays, as whether they are nonzero."""
+def _converting_to_bools(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Wrap a function of bools so that arrays are first converted by `x != 0`."""
 
     def call(*args: object, **named: object) -> Array:
         arrays = (Array, Complex)
@@ -215,7 +217,9 @@ def deviation(z: Complex, *args: object, **named: object) -> Array:
 
 
 def _part(of: str, value: object) -> Any:
-    """Return the real or imaginary part of an argument; complex dtypes to real ones."""
+    """Return the part `of` ("real" or "imag") of an argument, or of a dtype; others as
+    they are.
+    """
     if isinstance(value, (Complex, complex)):
         return getattr(value, of)
     if isinstance(value, list) and any(isinstance(each, Complex) for each in value):
@@ -369,13 +373,13 @@ OPS: dict[str, Callable[..., Any]] = {
         ),
         where,
     ),
-    "aten.logical_and": _of_truths(np.logical_and),
-    "aten.logical_or": _of_truths(np.logical_or),
-    "aten.logical_xor": _of_truths(np.logical_xor),
-    "aten.logical_not": _of_truths(np.logical_not),
-    "aten.any": _of_truths(reductions.any_true),
-    "aten.all": _of_truths(reductions.all_true),
-    "aten.count_nonzero": _of_truths(reductions.OPS["aten.count_nonzero"]),
+    "aten.logical_and": _converting_to_bools(np.logical_and),
+    "aten.logical_or": _converting_to_bools(np.logical_or),
+    "aten.logical_xor": _converting_to_bools(np.logical_xor),
+    "aten.logical_not": _converting_to_bools(np.logical_not),
+    "aten.any": _converting_to_bools(reductions.any_true),
+    "aten.all": _converting_to_bools(reductions.all_true),
+    "aten.count_nonzero": _converting_to_bools(reductions.OPS["aten.count_nonzero"]),
     "aten.var": variance,
     "aten.std": deviation,
     "aten.var_mean": reductions.with_mean(variance, on_both_parts(reductions.mean)),

@@ -47,7 +47,9 @@ def cast_like(x: Array, other: Array, *_: object, **__: object) -> Array:
 
 
 def _filler(value: int) -> Callable[..., Array]:
-    """Return a function that fills an array of a size, in another's dtype."""
+    """Return a function (x, size) that creates an array in x's dtype, filled with
+    `value`.
+    """
     return lambda x, size, *, dtype=None: full(size, value, dtype=dtype or x.dtype)
 
 

@@ -24,7 +24,7 @@ def full_like(x: Array, value: object, *, dtype: str | None = None) -> Array:
 
 
 def _full_of(value: int) -> Callable[..., Array]:
-    """Return a function that fills an array of a size with one value."""
+    """Return a function that creates an array of a size, filled with `value`."""
 
     def call(size: Sequence[Size], *, dtype: str | None = None) -> Array:
         return full(size, value, dtype=dtype or "f32")
@@ -33,7 +33,7 @@ def _full_of(value: int) -> Callable[..., Array]:
 
 
 def _full_like(value: int) -> Callable[..., Array]:
-    """Return a function that fills an array like another with one value."""
+    """Return a function that creates an array like another, filled with `value`."""
 
     def call(x: Array, *, dtype: str | None = None) -> Array:
         return full_like(x, value, dtype=dtype)

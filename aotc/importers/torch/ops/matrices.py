@@ -41,7 +41,9 @@ def inverse(a: Array, check_errors: bool = False) -> list[Array]:
 
 
 def solution(a: Array, b: Array, left: bool = True, **_: object) -> list[Any]:
-    """Return the x of `a x = b`, or of `x a = b`."""
+    """Return [x, None, None, status] for the x of `a x = b`, or of `x a = b` if not
+    `left`.
+    """
     vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and b.shape == a.shape[:-1])
     right = np.expand_dims(b, -1) if vector else b
     if left:
@@ -159,7 +161,7 @@ def pseudo_inverse(
 
 
 def _column(tolerance: Any, s: Array) -> Any:
-    """Return a tolerance as a column that broadcasts with singular values."""
+    """Return a tolerance as a column to broadcast with singular values; 0 for None."""
     if tolerance is None:
         return 0.0
     x = np.astype(tolerance, s.dtype)

@@ -113,7 +113,7 @@ def batch_norm_training(
     momentum: float,
     eps: float,
 ) -> list[Array]:
-    """Return x normalised by batch statistics, those, and updated running ones."""
+    """Return x normalised, its statistics, and running ones, updated if `training`."""
     if not training:
         return [
             *batch_norm(x, weight, bias, mean, variance, momentum, eps),

@@ -19,14 +19,14 @@ from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, to_accumulator
 
 
-def _broadcast_parameter(x: Array, part: Any, axis: int | None) -> Array:
+def _broadcast_parameter(x: Array, parameter: Any, axis: int | None) -> Array:
     """Return a scale or zero point in x's dtype, shaped to broadcast along an axis."""
-    return broadcast_along(_parameter(as_dtype(part, x.dtype), axis), x, axis)
+    return broadcast_along(_parameter(as_dtype(parameter, x.dtype), axis), x, axis)
 
 
-def _parameter(part: Array, axis: int | None) -> Array:
+def _parameter(parameter: Array, axis: int | None) -> Array:
     """Return a scale or zero point: per axis as it is, otherwise as a scalar."""
-    return np.reshape(part, ()) if axis is None else part
+    return np.reshape(parameter, ()) if axis is None else parameter
 
 
 def nearest_level(x: Array, scale: Array, zero: Array) -> Array:

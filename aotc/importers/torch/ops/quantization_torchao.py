@@ -148,7 +148,9 @@ _SYMMETRIC = {
 
 
 def _bits(dtype: str, low: float | None, high: float | None) -> int | None:
-    """Return the bits of integers whose full range is `low` to `high`; None if none."""
+    """Return the bits, 2 to 7, of integers whose full range is `low` to `high`; else
+    None.
+    """
     if low is None or high is None:
         return None
     is_signed = dtype in ("i8", "i16")

@@ -13,8 +13,8 @@ from aotc.tracing.array import Array
 
 
 def _network(layer: Callable[..., Any], states: int) -> Callable[..., list[Array]]:
-    """Return the import function of a recurrent network, given one layer of
-    `aotc.nn`.
+    """Return the import function of a recurrent network, given one layer of `aotc.nn`
+    and its number of states.
     """
 
     def call(

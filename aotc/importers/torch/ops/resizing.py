@@ -31,10 +31,16 @@ from aotc.tracing.conversion import lift
 Target = tuple[list[Size], list[float | None]]
 
 
-def _target(x: Array, sizes: Sequence[Size] | None, given: Sequence[object]) -> Target:
-    """Return an op's target sizes and scale factors for the spatial axes."""
+def _target(
+    x: Array, sizes: Sequence[Size] | None, scale_factors: Sequence[object]
+) -> Target:
+    """Return target sizes and scale factors (None if not given) of the spatial axes."""
     have = x.shape[2:]
-    factors = list(given[0] if given and isinstance(given[0], list) else given)
+    factors = list(
+        scale_factors[0]
+        if scale_factors and isinstance(scale_factors[0], list)
+        else scale_factors
+    )
     factors += [None] * (len(have) - len(factors))
     if sizes is None:
         sizes = [scaled_size(n, f) for n, f in zip(have, factors, strict=True)]
@@ -164,7 +170,7 @@ def _source_positions(
 def _shrinking(
     size: Size, new: Size, factor: float | None, align_corners: bool
 ) -> float:
-    """Return how much an axis shrinks, by which antialiasing widens the kernel."""
+    """Return new size / old size; below 1 antialiasing widens the kernel by it."""
     if align_corners:
         return _aligned_scale(size, new)
     return shrinking(size, new, factor)

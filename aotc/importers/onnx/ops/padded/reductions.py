@@ -13,7 +13,7 @@ from aotc.tracing.array import Array
 
 
 def _arg_extreme(key: str) -> Imports:
-    """Return the padded rule of ArgMax or ArgMin."""
+    """Return the import function of ArgMax or ArgMin (`key`) for padded values."""
     function = by_op_rules(plain_reductions.TABLE[key])
 
     def extreme_position(
@@ -28,7 +28,7 @@ def _arg_extreme(key: str) -> Imports:
 
 
 def _cumulative(key: str, neutral: int) -> Imports:
-    """Return the padded rule of a cumulative operator with a neutral element."""
+    """Return the import function of the cumulative operator `key` for padded values."""
     plainly = plain_reductions.TABLE[key]
 
     def running(
