@@ -179,18 +179,21 @@ def run_passes(
     return unit.records[first:]
 
 
-def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -> bool:
-    """Run one pass, and verify its output if asked; return whether the IR's bytes
-    changed.
+def _run_pass(
+    loaded: Pass, unit: Unit, written: list[bytes], *, verifies: bool
+) -> bool:
+    """Run one pass, append its bytecode to `written`; return whether the bytes changed.
+
+    The output is verified if asked for.
 
     Args:
-        each: the pass.
+        loaded: the pass.
         unit: what it works on.
         written: the IR before it, at the end, behind which goes that after it.
         verifies: whether to verify what it leaves, and what it says.
     """
     with unit.module.context, ir.Location.unknown():
-        changed = each.run(unit)
+        changed = loaded.run(unit)
     before = after = written[-1]
     if changed or verifies:
         after = bytecode(unit.module)

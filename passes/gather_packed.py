@@ -211,9 +211,7 @@ class _Packing:
         return found
 
     def _map(self, at: IndexMap) -> dict[str, Any]:
-        """Return the attributes of a gather from the packed weight that keeps split
-        axes adjacent.
-        """
+        """Return the axis attributes of the gather from the packed copy."""
         (axis,) = at.axes
         axes: list[int | _PackedAxis] = []  # of the result: those of indices, and parts
         for r in range(at.rank):
@@ -232,8 +230,8 @@ class _Packing:
 
 
 def _after(op: GraphOp, parts: Sequence[_PackedAxis]) -> tuple[_PackedAxis, ...] | None:
-    """Return the packed axes after a chain op, given those before; None if it merges
-    axes.
+    """Return the packed axes behind a chain op, given those before it; None if it
+    merges any.
     """
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)

@@ -108,8 +108,8 @@ def _keep_in(function: Function, weights: set[Value]) -> bool:
 
 
 def _table_of(op: Operation) -> tuple[Value, int] | None:
-    """Return the weight that a gather or product reads, and the axis of its scale
-    blocks.
+    """Return what a gather or product reads as a table, and its axis of blocks; or
+    None.
     """
     if isinstance(op, Gather):
         return op.x, Tensor.of(op.x).rank - 1
@@ -122,7 +122,7 @@ def _table_of(op: Operation) -> tuple[Value, int] | None:
 
 
 def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
-    """Rewrite a product by reordered weight rows to permute the left operand instead.
+    """Return a product by reordered weight rows, rewritten to permute the left operand.
 
     What a row of the matrix is multiplied by is added up at its place; the order may
     be any. Other products are returned as they are.
@@ -323,9 +323,7 @@ class _AffineQuantization:
 
 
 def _as_narrow(b: Builder, value: Value) -> Value | None:
-    """Return a value before its cast from a narrow dtype, movement included; None
-    without one.
-    """
+    """Emit a value without its cast from a narrow dtype; None if it has none."""
     op = defining_op(value)
     if isinstance(op, Cast):
         return op.x if Tensor.of(op.x).dtype in SCALES else None

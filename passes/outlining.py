@@ -120,10 +120,10 @@ class Outlining:
 
 
 def _place_of_call(region: Region) -> Operation:
-    """Return the first op of a region, from its anchor on, that all operands dominate.
+    """Return the op to write the call at: the first that all operands dominate.
 
-    The last one may be far away, as in a derivative, with most of a program between
-    them that reads the others.
+    It is the anchor or an op after it. The last one may be far away, as in a
+    derivative, with most of a program between them that reads the others.
     """
     made = [value.owner for value in region.operands() if defining_op(value)]
     candidates = [region.anchor, *region.members]
@@ -180,7 +180,7 @@ class _BlockOperands:
     packing: Packing | None
 
     def _rows(self) -> Iterator[tuple[int, Value, Packing]]:
-        """Yield each block value with its operand index and packing."""
+        """Yield operand index, value and packing of each block value."""
         operands = self.region.operands()
         for value in self.region.blocks:
             assert self.packing is not None

@@ -239,8 +239,8 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
 
 
 def _condition(op: GraphOp, region: Region) -> list[GraphOp]:
-    """Return the comparison to add with an op that reads it as condition; empty if
-    present.
+    """Return a comparison that an op needs in the region, as a list; empty if it is
+    there.
     """
     made = condition_of(op)
     return [] if made is None or region.computes(made) else [made]
@@ -342,7 +342,7 @@ def _leave_widening_to_readers(region: Region) -> None:
 
 
 def _computes_operand(reader: object, region: Region) -> bool:
-    """Return whether a reader can fuse the elementwise op that makes its operand."""
+    """Return whether a reader can fuse the elementwise op of one of its operands."""
     if not isinstance(reader, GraphOp):
         return False
     families = region.capabilities.families_for(type(reader))

@@ -326,7 +326,7 @@ class _RematerializationWalk:
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_RematerializationWalk":
-        """Walk over all ops, evicting and recomputing within the budget; return
+        """Walk over all ops, evicting and recomputing to keep to the budget; return
         self.
         """
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)

@@ -172,8 +172,8 @@ def _scaling_of(
 
 
 def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
-    """Return the shape and axes of a product as one for each image; None if it is
-    none.
+    """Return the weight's shape and summed axes of a product of each image; None for
+    others.
     """
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:

@@ -192,7 +192,9 @@ class _Image:
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
 
     def entries(self, like: Value) -> Value:
-        """Emit the lookup of all elements, in the shape of `like`."""
+        """Emit the elements: a lookup in the table, or a constant of the type of
+        `like`.
+        """
         if self.number is not None:
             constant: Value = Builder().full(Tensor.of(like), self.number)
             return constant

@@ -156,7 +156,9 @@ class SplatValues:
     def _factors_of_op(
         self, read: LabelledValue, count: int
     ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
-        """Yield such decompositions through a negation, power, product or quotient."""
+        """Yield decompositions of the op that makes a value: a number times `count`
+        values.
+        """
         op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             for number, found in self.factors(operands[0], count):
@@ -207,7 +209,9 @@ class SplatValues:
     def _terms_of_op(
         self, read: LabelledValue, count: int, sign: int
     ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
-        """Yield such decompositions through a negation, sum or difference."""
+        """Yield decompositions of the op that makes a value: a number plus `count`
+        values.
+        """
         op, operands = read.op, read.operands()
         if isinstance(op, Negate):
             yield from self.terms(operands[0], count, -sign)

@@ -129,7 +129,9 @@ def _cast_finite(b: Builder, x: Value, dtype: str) -> Value:
 
 
 def _scores_in(function: Function) -> set[Value]:
-    """Return the scores that softmax reads, and those they follow the dtype of."""
+    """Return the values that softmax or attention read as scores, and what these
+    follow.
+    """
     ops = function.entry_block.operations
     read = [op.x for op in ops if isinstance(op, Softmax)]
     read += [op.bias for op in ops if isinstance(op, Attention)]
