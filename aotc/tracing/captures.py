@@ -185,7 +185,7 @@ class _CaptureSearch:
             self._object(value, text, place)
 
     def _look_into(self, value: object, text: str) -> None:
-        """List an object whose attributes code may read by name."""
+        """Add an object to those whose attributes code may read by name."""
         if len(self._objects) >= _MOST:
             self.found.is_whole = False
         else:
@@ -476,7 +476,9 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
 
 
 def _is_fixed(name: str, value: object) -> bool:
-    """Return whether a name refers to a library's object that has this name there."""
+    """Return whether a value is a module, or a library's object that has this name
+    there.
+    """
     if issubclass(type(value), types.ModuleType):
         return True
     if not callable(value):

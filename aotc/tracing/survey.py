@@ -61,7 +61,7 @@ class Survey:
         }
 
     def _count(self, kind: str) -> int:
-        """Return the number of uses of ops with findings of a kind."""
+        """Return the number of uses of ops that findings of a kind list."""
         return sum(each.count for each in self.findings if each.kind == kind)
 
     def note(
