@@ -184,7 +184,7 @@ class _Run:
         return self._host.is_external(name)
 
     def form(self, *computed: Hashable) -> int:
-        """Return a number that identifies a computation: equal for equal arguments."""
+        """Return a number for a computation, the same for equal arguments."""
         return self._forms.setdefault(computed, len(self._forms))
 
     def allocate(self, size: Known, kind: str) -> _Buffer:
