@@ -42,13 +42,13 @@ LARGEST_COMPUTED_BYTES = 2**28
 MOST_GROWTH = 2
 
 
-def most_extra(spared: float) -> float:
+def most_extra(spared_bytes: float) -> float:
     """Return how many bytes larger a stored value may be than the weights it replaces.
 
     Args:
-        spared: the bytes that are not stored for it.
+        spared_bytes: the bytes that are not stored for it.
     """
-    return max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
+    return max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared_bytes)
 
 
 @dataclass

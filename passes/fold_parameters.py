@@ -152,7 +152,7 @@ class _Store:
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
 
-    def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
+    def _keep(self, source_weight: str | None, kind: Tensor, array: StoredArray) -> str:
         """Return the weight that equals an array, by name; add it to the program if
         new.
         """
@@ -160,19 +160,19 @@ class _Store:
         for name in alike:
             if is_computed_alike(self._program.parameters[name], array):
                 return name
-        name = self._free_name(source)
+        name = self._free_name(source_weight)
         self._program.add_parameter(name, array, kind, "weight")
         alike.append(name)
         return name
 
-    def _free_name(self, source: str | None) -> str:
-        """Return an unused weight name derived from `source`, or a constant's name for
-        None.
+    def _free_name(self, source_weight: str | None) -> str:
+        """Return an unused weight name, derived from that of `source_weight` if there
+        is one.
         """
-        if source is None:
+        if source_weight is None:
             names = (f"{self._constants}.{number}" for number in count())
         else:
-            first = f"{_FOLDED.sub('', source)}.{SUFFIX}"
+            first = f"{_FOLDED.sub('', source_weight)}.{SUFFIX}"
             names = (f"{first}_{number}" if number else first for number in count())
         return next(name for name in names if name not in self._program.parameters)
 

@@ -204,8 +204,8 @@ def _only_reader(value: Value) -> Operation | None:
 def _step(
     product: _WeightedProduct, reader: Operation, value: Value, weights: set[Value]
 ) -> tuple[Step, Broadcast] | None:
-    """Match `reader` as an affine step on `value`; return the step and its other
-    operand.
+    """Match `reader` as an affine step on `value`; return step and other operand, or
+    None.
     """
     steps = _STEPS.get(type(reader.opview))
     if steps is None:

@@ -270,7 +270,7 @@ class _AffineQuantization:
         return gcd(whole, *(run_length(x, axis) for x in parts))
 
     def write(
-        self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
+        self, b: Builder, axis: int, block: int, terms: int, *, is_scale: bool = False
     ) -> Value:
         """Emit the `dequantize` op with its narrowed operands; return its result.
 
@@ -278,7 +278,7 @@ class _AffineQuantization:
             b: the builder.
             axis: that blocks are along.
             block: elements of one.
-            run: elements that are added up one after the other.
+            terms: elements that are added up one after the other.
             is_scale: whether these are scales of another: bytes, with floats as scales.
         """
         number = self.known_zero()
@@ -305,7 +305,7 @@ class _AffineQuantization:
         if offset is None:
             offset = b.constant(value=np.zeros((), np.float32))
         dtype = "u8" if bounds[0] >= 0 else "i8"
-        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], run)
+        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], terms)
         if Tensor.of(q).dtype != dtype:
             q = b.cast(q, dtype=dtype)
         found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)

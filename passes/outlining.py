@@ -145,7 +145,7 @@ def _erase_unread(views: Mapping[Value, Value]) -> None:
 def replace_by_call(
     ops: Sequence[Operation],
     results: Sequence[Value],
-    made: Sequence[Value],
+    call_results: Sequence[Value],
     late: Sequence[Operation],
 ) -> None:
     """Erase ops, use a call's results for theirs, and move dependent ops behind it.
@@ -153,13 +153,13 @@ def replace_by_call(
     Args:
         ops: in order.
         results: of them, as far as others read them.
-        made: what the call gives in their place.
+        call_results: what the call gives in their place.
         late: what has to come after the call, in order; see
             `Outlining.readers_between`.
     """
-    for old, new in zip(results, made, strict=True):
+    for old, new in zip(results, call_results, strict=True):
         old.replace_all_uses_with(new)
-    after = made[0].owner
+    after = call_results[0].owner
     for op in late:
         op.operation.move_after(after)
         after = op.operation
@@ -186,10 +186,12 @@ class _BlockOperands:
             assert self.packing is not None
             yield operands.index(value), value, self.packing
 
-    def pack(self, given: list[Value]) -> None:
-        """Replace the block values in a call's operand list by packed ones."""
+    def pack(self, operands: list[Value]) -> None:
+        """Replace the block values in a call's list of operands by packed ones, in
+        place.
+        """
         for place, value, packing in self._rows():
-            given[place] = packing.pack(Builder(), self.region.anchor, value)
+            operands[place] = packing.pack(Builder(), self.region.anchor, value)
 
     def unpacked(self, arguments: Sequence[Value]) -> dict[Value, Value]:
         """Emit the unpacking of block values inside the region; return them by original

@@ -504,7 +504,9 @@ class _RematerializationWalk:
         return list(clone.results)
 
     def _order(self, operands: dict[Value, Value]) -> None:
-        """Order the smallest operand after the recorded event, in `operands`."""
+        """Replace the smallest of `operands` by one that is ordered after the recorded
+        event.
+        """
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
         known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]

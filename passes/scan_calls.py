@@ -83,7 +83,8 @@ def _elements(values: Sequence[Value]) -> int:
 
 
 def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -> bool:
-    """Apply `change` to the scan calls of all entries, those in nested bodies first.
+    """Apply `change` to all scan calls, those in nested bodies first; return whether
+    any did.
 
     Args:
         unit: whose functions they are in.

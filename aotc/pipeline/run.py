@@ -294,7 +294,7 @@ class Build:
     # ---- what is made of the program
 
     def take_made(self, made: Made) -> None:
-        """Take over the cached results of an equal build."""
+        """Take the results of an equal build, from the cache, as those of this one."""
         self.unit.program = Program(made.module, networks=self.program.networks)
         report = self.report
         report.graph_ops.update(made.graph_ops)

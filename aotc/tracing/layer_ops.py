@@ -102,7 +102,7 @@ class LayerInterceptor:
         kwargs: Mapping[str, PyTree],
         names_of: Callable[[Structure], Sequence[str]] = leaf_names,
     ) -> Result:
-        """Call a function of weights and inputs with its layers intercepted.
+        """Call a function with the layers in it intercepted; return its result.
 
         Args:
             function: that is called.

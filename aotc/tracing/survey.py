@@ -140,8 +140,8 @@ def without_survey() -> Iterator[None]:
 def import_node(
     node: Hashable, op: str, compute: Callable[[], _T], placeholder: Callable[[], _T]
 ) -> _T:
-    """Compute a node's results and record the outcome; a tolerant survey uses
-    placeholders.
+    """Return a node's results and record the outcome; placeholders in a tolerant
+    survey.
 
     Args:
         node: tells one node of the source from another; the same one may come again,

@@ -143,7 +143,9 @@ def _seeds(
     results: Sequence[Tensor],
     moved: Sequence[int],
 ) -> list[Tensor | None]:
-    """Return the types of a rule's tangent or cotangent arguments; None for zero."""
+    """Return the types of the tangents or cotangents that a rule takes; None for
+    zero.
+    """
     if kind == "vjp":
         return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]

@@ -148,7 +148,9 @@ def _write_op(
     compute: str,
     is_score: bool,
 ) -> tuple[Sequence[Value], str]:
-    """Emit an op on operands of suitable dtypes; return its results, and their kind."""
+    """Emit an op on operands of suitable dtypes; return its results, and how ops take
+    them.
+    """
     kind = kind_of(op, operands, compute)
     if is_score and compute == "f16" and GIVEN in {each.kind for each in operands}:
         kind = WIDE if kind == LOW and op.precision == FOLLOWS else kind
