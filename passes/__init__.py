@@ -179,18 +179,21 @@ def run_passes(
     return unit.records[first:]
 
 
-def _run_pass(each: Pass, unit: Unit, written: list[bytes], *, verifies: bool) -> bool:
-    """Run one pass, and verify its output if asked; return whether the IR's bytes
-    changed.
+def _run_pass(
+    loaded: Pass, unit: Unit, written: list[bytes], *, verifies: bool
+) -> bool:
+    """Run one pass, append its bytecode to `written`; return whether the bytes changed.
+
+    The output is verified if asked for.
 
     Args:
-        each: the pass.
+        loaded: the pass.
         unit: what it works on.
         written: the IR before it, at the end, behind which goes that after it.
         verifies: whether to verify what it leaves, and what it says.
     """
     with unit.module.context, ir.Location.unknown():
-        changed = each.run(unit)
+        changed = loaded.run(unit)
     before = after = written[-1]
     if changed or verifies:
         after = bytecode(unit.module)
@@ -269,30 +272,33 @@ def _error(
     return _failure(failed, earlier, partial(_text, before, context), error)
 
 
-def _invalidity(written: bytes, context: ir.Context) -> Exception | None:
+def _invalidity(ir_bytes: bytes, context: ir.Context) -> Exception | None:
     """Return the verifier's error on IR; None for valid IR."""
     try:
-        verify(ir.Module.parse(written, context))  # which verifies its ops as well
+        verify(ir.Module.parse(ir_bytes, context))  # which verifies its ops as well
     except (ir.MLIRError, InputError) as error:
         return error
     return None
 
 
-def _text(written: bytes, context: ir.Context) -> str:
+def _text(ir_bytes: bytes, context: ir.Context) -> str:
     """Return IR stored as bytecode as MLIR text with locations."""
-    module = ir.Module.parse(written, context)
+    module = ir.Module.parse(ir_bytes, context)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 
-def _lowered_op(written: bytes, context: ir.Context) -> str | None:
+def _lowered_op(ir_bytes: bytes, context: ir.Context) -> str | None:
     """Return the name of an op in the bytecode that is not of the graph dialect, if
     any.
     """
-    return lowered_op(ir.Module.parse(written, context))
+    return lowered_op(ir.Module.parse(ir_bytes, context))
 
 
 def _failure(
-    failed: Pass, earlier: list[str], before: Callable[[], str], error: Exception
+    failed: Pass,
+    earlier: list[str],
+    ir_text_before: Callable[[], str],
+    error: Exception,
 ) -> AotcError:
     """Return the error of a failed pass; write a reproducer, if the hint names it.
 
@@ -306,9 +312,9 @@ def _failure(
         return refused
     if isinstance(error, AotcError):
         error.message = f"{what}: {error.message}"
-        error.hint = error.hint or _how_to_reproduce(failed, before)
+        error.hint = error.hint or _how_to_reproduce(failed, ir_text_before)
         return error
-    advice = _how_to_reproduce(failed, before) or "please report it"
+    advice = _how_to_reproduce(failed, ir_text_before) or "please report it"
     return CompileError(
         "pass-failed",
         f"{what} failed: {str(error) or type(error).__name__}",
@@ -316,16 +322,16 @@ def _failure(
     )
 
 
-def _how_to_reproduce(failed: Pass, before: Callable[[], str]) -> str | None:
+def _how_to_reproduce(failed: Pass, ir_text_before: Callable[[], str]) -> str | None:
     """Write a reproducer of a failed pass to a temporary folder; return a hint with the
     command.
     """
     if failed.name not in PASSES:
         return None
-    return f"reproduce with: {_write_reproducer(failed, before)}"
+    return f"reproduce with: {_write_reproducer(failed, ir_text_before)}"
 
 
-def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:
+def _write_reproducer(failed: Pass, ir_text_before: Callable[[], str]) -> str:
     """Write the IR before a failed pass to a file; return the `aotc opt` command to
     rerun it.
     """
@@ -334,7 +340,7 @@ def _write_reproducer(failed: Pass, before: Callable[[], str]) -> str:
         folder = Path(tempfile.mkdtemp(prefix="aotc-repro-"))
         file = folder / f"before-{failed.name}.mlir"
         command = f"aotc opt {file} --passes {passes}"
-        write_text(file, f"// {command}\n{before()}\n")
+        write_text(file, f"// {command}\n{ir_text_before()}\n")
     except (OSError, SetupError, ir.MLIRError):  # what failed is to be told, not this
         return f"aotc opt IR --passes {passes}, where the IR can be written (--dump)"
     return command

@@ -113,13 +113,13 @@ def _only_for_results(function: Function) -> set[Value]:
     return {x for x in found if not lacking.get(x.owner.results[0])}
 
 
-def _is_update(made: Operation | Block, kernels: InPlaceKernels) -> bool:
-    """Return whether the op that makes a value is an elementwise loop or an in-place
+def _is_update(owner: Operation | Block, kernels: InPlaceKernels) -> bool:
+    """Return whether the op that owns a value is an elementwise loop or in-place
     kernel.
     """
-    if isinstance(made, Block):
+    if isinstance(owner, Block):
         return False
-    return is_loop(made) or kernels.kernel_of(made.opview) is not None
+    return is_loop(owner) or kernels.kernel_of(owner.opview) is not None
 
 
 def _is_used(op: Operation) -> bool:

@@ -72,8 +72,9 @@ class Autodiff(Pass):
 
 
 def _define(functions: Functions, name: str) -> None:
-    """Write the body of the declared function `name`, first those of the functions it
-    is derived from.
+    """Write the body of the function `name` if it is declared as a transformation.
+
+    Those of the functions that it is derived from are written first.
     """
     function = functions[name]
     derived = derived_of(function)

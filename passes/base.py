@@ -135,13 +135,13 @@ class FunctionPass(Pass, is_base=True):
         raise NotImplementedError
 
 
-def lowered_error(needing: Pass, op: str) -> InputError:
+def lowered_error(graph_pass: Pass, op: str) -> InputError:
     """Return the error for running a graph pass on IR that holds the lowered op
     `op`.
     """
     return InputError(
         "bad-option",
-        f"expected IR that is a graph for the pass '{needing}'; got the lowered op "
+        f"expected IR that is a graph for the pass '{graph_pass}'; got the lowered op "
         f"{op}",
         hint="run it before lower-to-linalg, on IR of the stage graph or optimized",
     )

@@ -42,14 +42,13 @@ LARGEST_COMPUTED_BYTES = 2**28
 MOST_GROWTH = 2
 
 
-def most_extra(spared: float) -> float:
-    """Return by how many bytes a stored value may exceed the weights that it makes
-    needless.
+def most_extra(spared_bytes: float) -> float:
+    """Return how many bytes larger a stored value may be than the weights it replaces.
 
     Args:
-        spared: the bytes that are not stored for it.
+        spared_bytes: the bytes that are not stored for it.
     """
-    return max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared)
+    return max(MOST_EXTRA_BYTES, MOST_EXTRA_SHARE * spared_bytes)
 
 
 @dataclass
@@ -92,9 +91,7 @@ class BuildTimeValues:
                 self._place_of.update(dict.fromkeys(op.results, place))
 
     def _note(self, op: Operation) -> bool:
-        """Record the facts of one op's results; return whether the op is computable at
-        build time.
-        """
+        """Record facts on an op's results; return whether a build can compute it."""
         operands = list(op.operands)
         if any(value not in self.number_of for value in operands):
             return False
@@ -210,9 +207,7 @@ class _Choice:
         self._stored: set[int] = set()  # expressions
 
     def values_of(self, entry: BuildTimeValues) -> list[Value]:
-        """Return the values of an entry to store; record weights that are still read
-        directly.
-        """
+        """Return an entry's values to store; add weights still read to `read`."""
         needed, chosen = set[Value](), list[Value]()
         seen = set[Value]()  # what is stored is computed from these
         rows = list(zip(entry.ops, entry.is_computed, strict=True))
@@ -243,6 +238,8 @@ class _Choice:
     ) -> bool:
         """Return whether storing an op's results pays by the module's rules; record it
         if so.
+
+        What is stored is then computed from values that go into `seen`.
         """
         if is_large_constant(op):
             return True
@@ -356,8 +353,9 @@ def _reorders(op: GraphOp) -> bool:
 def _packs_integers(
     types: Sequence[Tensor], least: int, weights: Iterable[Value]
 ) -> bool:
-    """Return whether results and `weights` are integers, the weights of `least` bytes
-    or more.
+    """Return whether results and `weights` are all integers, and the weights are large.
+
+    They are if they have `least` bytes or more in total.
     """
     known = [Tensor.of(value) for value in weights]
     are_integers = not any(dtypes.is_float(kind.dtype) for kind in (*types, *known))

@@ -54,8 +54,10 @@ class DelayDequantization(Pass):
 
 
 def _delay(function: Function, weights: Container[Value]) -> bool:
-    """Give each reader of dequantised weights its own late copy; return whether any op
-    changed.
+    """Give each reader of dequantised weights its own late copy; return whether any
+    did.
+
+    Nothing is done where a function dequantises few elements.
     """
     ops = [*function.entry_block.operations]
     dequantized = [op for op in ops if isinstance(op, Dequantize) and op.y in weights]
@@ -79,9 +81,7 @@ def _delay(function: Function, weights: Container[Value]) -> bool:
 
 
 def _event(op: Operation, weights: Container[Value]) -> Value | None:
-    """Return the operand of an op that is computed last from inputs; None if there is
-    none.
-    """
+    """Return the op's operand computed last, weights and bools aside; or None."""
     if isinstance(op, func.ReturnOp):
         return None
     computed = {
@@ -94,8 +94,8 @@ def _event(op: Operation, weights: Container[Value]) -> Value | None:
 
 
 def _chain(value: Value) -> list[Operation]:
-    """Return the ops from a `dequantize` to `value`, in program order; empty if there
-    is none.
+    """Return the ops from a `dequantize` to `value`, in order; empty without a
+    `dequantize`.
     """
 
     def is_followed(each: Value) -> bool:

@@ -47,7 +47,7 @@ class DelayExchanges(Pass):
 
 
 def _delay(op: Operation) -> bool:
-    """Move a call right before its first reader in the block; return whether it
+    """Move a call right before the first reader of its results; return whether it
     moved.
     """
     block = op.operation.block

@@ -236,9 +236,7 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 
 def _reads_by_value(block: Block) -> dict[Value, _Ways]:
-    """Return for each computed value the materialized ones it is computed from, with
-    axes.
-    """
+    """Map each computed value to the materialized values behind it, with their axes."""
     reads: dict[Value, _Ways] = {}
     order: dict[Value, int] = {}
     for op in block.operations:
@@ -254,13 +252,15 @@ def _reads_by_value(block: Block) -> dict[Value, _Ways]:
     return reads
 
 
-def _reads(op: GraphOp, reads: dict[Value, _Ways], order: dict[Value, int]) -> _Ways:
-    """Return, for each source value that an op reads, the axes of its result they map
-    to.
+def _reads(
+    op: GraphOp, reads_by_value: dict[Value, _Ways], order: dict[Value, int]
+) -> _Ways:
+    """Map each materialized value behind an op's operands to the result axes it
+    reaches.
     """
     found: _Ways = {}
     for number, value in enumerate(op.operands):
-        read = reads.get(value)
+        read = reads_by_value.get(value)
         if not read:
             continue
         if len(read) > _LATEST:

@@ -71,7 +71,9 @@ class FoldParameters(Pass):
     notes_origins: ClassVar[bool] = False
 
     def run(self, unit: Unit) -> bool:
-        """Rewrite the unit's module in place; return whether anything changed."""
+        """Replace values by stored weights in the unit's program; return whether any
+        changed.
+        """
         if not unit.program.has_arrays:
             return False
         with index_functions(unit.module):
@@ -85,8 +87,8 @@ class FoldWithOrigins(FoldParameters):
 
 
 def folds_parameters(program: Program) -> bool:
-    """Return whether a build of a program runs `fold-parameters` and has the weights'
-    arrays.
+    """Return whether a program has its weights' arrays and `fold-parameters` is not
+    left out.
     """
     return program.has_arrays and FoldParameters.name not in program.without
 
@@ -150,27 +152,27 @@ class _Store:
             self._names[entry.number_of[value]] = name
         return {value: self._names[entry.number_of[value]] for value in values}
 
-    def _keep(self, source: str | None, kind: Tensor, array: StoredArray) -> str:
-        """Return the name of the weight equal to an array, adding it to the program if
-        needed.
+    def _keep(self, source_weight: str | None, kind: Tensor, array: StoredArray) -> str:
+        """Return the weight that equals an array, by name; add it to the program if
+        new.
         """
         alike = self._alike.setdefault((kind, likeness_key(array)), [])
         for name in alike:
             if is_computed_alike(self._program.parameters[name], array):
                 return name
-        name = self._free_name(source)
+        name = self._free_name(source_weight)
         self._program.add_parameter(name, array, kind, "weight")
         alike.append(name)
         return name
 
-    def _free_name(self, source: str | None) -> str:
-        """Return an unused weight name derived from `source`, or a constant's name for
-        None.
+    def _free_name(self, source_weight: str | None) -> str:
+        """Return an unused weight name, derived from that of `source_weight` if there
+        is one.
         """
-        if source is None:
+        if source_weight is None:
             names = (f"{self._constants}.{number}" for number in count())
         else:
-            first = f"{_FOLDED.sub('', source)}.{SUFFIX}"
+            first = f"{_FOLDED.sub('', source_weight)}.{SUFFIX}"
             names = (f"{first}_{number}" if number else first for number in count())
         return next(name for name in names if name not in self._program.parameters)
 
@@ -203,8 +205,7 @@ def _computed_array(
 def _evaluated(
     entry: BuildTimeValues, values: Sequence[Value], weights: Mapping[str, StoredArray]
 ) -> Iterator[tuple[Value, Array]]:
-    """Evaluate some values of an entry by the reference evaluator; yield each with its
-    array.
+    """Yield some values of an entry with their arrays, by the reference evaluator.
 
     Nothing is computed that they do not need, and nothing kept for longer.
     """
@@ -231,9 +232,7 @@ def _evaluated(
 def _replace(
     module: Module, values: BuildTimeValues, name_of: Mapping[Value, str]
 ) -> set[str]:
-    """Replace values of an entry by weight arguments; return the weights it no longer
-    takes.
-    """
+    """Replace values of an entry by weight arguments; return the weights it drops."""
     entry, block = values.entry, values.function.entry_block
     added: dict[str, Value] = {}
     for value, name in name_of.items():
@@ -249,8 +248,7 @@ def _replace(
 def retake_weights(
     module: Module, entry: Entry, added: Mapping[str, Value]
 ) -> set[str]:
-    """Update an entry's signature and record: add weights in `added`, drop unread
-    weights.
+    """Update an entry's signature: add the weights in `added`, erase unread ones.
 
     Args:
         module: of the entry.

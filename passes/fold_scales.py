@@ -157,8 +157,8 @@ _STEPS: dict[type[Binary], tuple[Step | None, Step | None]] = {
 
 
 def _fold(product: _WeightedProduct, weights: set[Value]) -> bool:
-    """Fold the ops after a product into its weight, in place; return whether it was
-    done.
+    """Fold the ops after a product into its weight, if that pays; return whether it
+    did.
     """
     chain = _chain(product, weights)
     if not _is_worth_it([op for op, _, _ in chain]):
@@ -204,8 +204,8 @@ def _only_reader(value: Value) -> Operation | None:
 def _step(
     product: _WeightedProduct, reader: Operation, value: Value, weights: set[Value]
 ) -> tuple[Step, Broadcast] | None:
-    """Match `reader` as an affine step on `value`; return the step and its other
-    operand.
+    """Match `reader` as an affine step on `value`; return step and other operand, or
+    None.
     """
     steps = _STEPS.get(type(reader.opview))
     if steps is None:
@@ -219,7 +219,7 @@ def _step(
 
 
 def _is_worth_it(ops: Sequence[Operation]) -> bool:
-    """Return whether folding gains anything: a single addition stays one."""
+    """Return whether folding these ops pays: they are more than one addition."""
     return len(ops) > 1 or any(not isinstance(op.opview, Add) for op in ops)
 
 

@@ -130,7 +130,7 @@ class _Fusing:
         return changed
 
     def _fuse(self, op: func.CallOp, scan: Scan) -> bool:
-        """Replace the call of a scan by that of a region; return False if no kernel can
+        """Replace the call of a scan by that of a region; return whether a kernel can
         do it.
         """
         steps = _Steps(self.functions[scan.functions[0]], self)
@@ -235,7 +235,9 @@ class _Steps:
         return evaluate_size(size, [typical_size(each, _ROWS) for each in symbols])
 
     def write(self) -> str | None:
-        """Define a loop body that calls regions alone; return its name, or None."""
+        """Define a loop body that calls regions alone; return its name, or None if it
+        cannot be.
+        """
         tables = [x for x in self.ops if isinstance(x, GraphOp) and is_table(x)]
         self.tables = tables
         kinds, _ = signature(self.body)
@@ -278,7 +280,11 @@ class _Steps:
         self.written = []
 
     def _write_run(self, run: Sequence[Operation], known: dict[Value, Value]) -> bool:
-        """Define a `nests` region of some ops and call it; False without a kernel."""
+        """Define and call a `nests` region of a run of ops; False if there is no kernel
+        for it.
+
+        The results are added to `known`, by the values of the body.
+        """
         wanted = stored_values(run, self.returned)
         if not wanted:
             return True

@@ -82,8 +82,10 @@ class _Choosing:
     ranges: Mapping[Value, Range]
 
     def kernel_for(self, op: GraphOp, packable: Container[Value]) -> Fused | None:
-        """Return the kernel for an op, or None; `packable` are operands packed
-        beforehand.
+        """Choose the kernel for an op; None if there is none.
+
+        An integer weight's bound is attached to the op. `packable` are the operands
+        that can be packed beforehand.
         """
         by_weight = len(op.operands) > 1 and op.operands[1] in packable
         if by_weight:

@@ -210,30 +210,28 @@ class _Packing:
                 found.append(place)
         return found
 
-    def _map(self, at: IndexMap) -> dict[str, Any]:
-        """Return the attributes of a gather from the packed weight that keeps split
-        axes adjacent.
-        """
-        (axis,) = at.axes
+    def _map(self, index_map: IndexMap) -> dict[str, Any]:
+        """Return the axis attributes of the gather from the packed copy."""
+        (axis,) = index_map.axes
         axes: list[int | _PackedAxis] = []  # of the result: those of indices, and parts
-        for r in range(at.rank):
-            if r in at.along:
+        for r in range(index_map.rank):
+            if r in index_map.along:
                 axes.append(r)
             else:
-                own = [part for part in self.parts if part.axis == at.source(r)]
+                own = [part for part in self.parts if part.axis == index_map.source(r)]
                 own.sort(key=lambda part: -part.stride)
                 axes += own
         return {
             "axes": tuple(n for n, x in enumerate(self.parts) if x.axis == axis),
-            "along": tuple(axes.index(r) for r in at.along),
+            "along": tuple(axes.index(r) for r in index_map.along),
             "kept": tuple(axes.index(x) for x in self.parts if x.axis != axis),
-            "mode": at.mode,
+            "mode": index_map.mode,
         }
 
 
 def _after(op: GraphOp, parts: Sequence[_PackedAxis]) -> tuple[_PackedAxis, ...] | None:
-    """Return the packed axes after a chain op, given those before; None if it merges
-    axes.
+    """Return the packed axes behind a chain op, given those before it; None if it
+    merges any.
     """
     if isinstance(op, Transpose):
         return permute(parts, op.permutation)

@@ -106,9 +106,7 @@ class _TableReaders:
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _TableReaders | None:
-    """Return the gathers and the packed words of a table; None if anything else reads
-    it.
-    """
+    """Return the readers of a byte table: gathers and one kernel; None for others."""
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
         return None

@@ -77,7 +77,7 @@ def _hoist_all(function: Function, functions: Functions) -> bool:
 
 
 def _loop_of(op: Operation, functions: Functions) -> Scan | While | None:
-    """Return the scan or while that an op calls, or None."""
+    """Return the scan or while that a call's callee declares; None for other ops."""
     if not isinstance(op, func.CallOp):
         return None
     control = control_of(functions[callee_of(op)])
@@ -102,7 +102,7 @@ def _hoist(op: func.CallOp, control: Scan | While, functions: Functions) -> bool
             captured = range(control.first_capture, len(arguments))
             values |= {arguments[n]: op.operands[n] for n in captured}
         given = [copy_value(value, values) for value in moving]
-        names = tuple(_define_given(name, moving) for name in control.functions)
+        names = tuple(_define_with_hoisted(name, moving) for name in control.functions)
         loop = replace(control, functions=names)
         results = invoke(loop, [*op.operands, *given])
     for old, new in zip(op.results, results, strict=True):
@@ -154,7 +154,9 @@ def _is_free(value: Value) -> bool:
 
 
 def _grows(value: Value, sources: set[Value]) -> bool:
-    """Return whether a value has far more elements than its sources."""
+    """Return whether a value may have over `_GROWTH` times as many elements as its
+    sources.
+    """
     kinds = [Tensor.of(each) for each in sources]
     kind = Tensor.of(value)
     if any(same_count(kind.shape, each.shape) for each in kinds):
@@ -164,7 +166,7 @@ def _grows(value: Value, sources: set[Value]) -> bool:
     return not isinstance(made, int) or made > _GROWTH * sum(known)
 
 
-def _define_given(name: str, moving: Sequence[Value]) -> str:
+def _define_with_hoisted(name: str, moving: Sequence[Value]) -> str:
     """Define a copy of a loop body that takes the hoisted values as arguments; return
     its name.
     """

@@ -56,8 +56,7 @@ class ImageAxes:
             self._pass_roles_on([r for op in ops for r in axis_relations(op, weights)])
 
     def layout(self, value: Value) -> str | None:
-        """Return the only image layout of `IMAGE_LAYOUTS` that fits a value; None if
-        not one fits.
+        """Return the image layout that fits a value; None if none does, or several do.
 
         It is the only one that what is known of the axes does not contradict.
         """
@@ -88,7 +87,9 @@ class ImageAxes:
                     self._sets.unite(one, other)
 
     def _roles_by(self, ops: Sequence[GraphOp]) -> _Roles:
-        """Return axis roles of operands and results of convolutions or pooling."""
+        """Map axes of images that convolutions or pools take or give to roles (n, c,
+        s).
+        """
         found: _Roles = defaultdict(set)
         for op in ops:
             for image in (op.operands[0], op.results[0]):
@@ -163,7 +164,7 @@ def _merged(roles: Sequence[set[str]]) -> set[str]:
 
 
 def _tied_axes(op: GraphOp) -> Iterator[tuple[_Axis, _Axis]]:
-    """Yield pairs of a result axis and the operand axis that it is identical to."""
+    """Yield pairs of axes, one of a result and one of an operand, that are the same."""
     if op.takes_images:
         yield (op.operands[0], 0), (op.results[0], 0)
         return

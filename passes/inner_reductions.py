@@ -62,7 +62,7 @@ def normalize_by_parts(op: Normalize, inner: Sequence[int]) -> None:
 
 
 def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
-    """Replace a normalize over leading axes by partial sums and sums of squares.
+    """Replace a normalize over leading axes by sums of parts; return all these sums.
 
     Args:
         op: of a tensor whose first axes are those that it normalises over.
@@ -86,8 +86,8 @@ def normalize_by_sums(op: Normalize, parts: int) -> list[Value]:
 
 
 def split_first(shape: Shape, axes: int, parts: int) -> Shape:
-    """Return a shape whose first `axes` are merged and split into (parts, elements of
-    each).
+    """Return a shape whose first `axes` axes become two: (parts, elements of each
+    part).
     """
     count = element_count(shape[:axes])
     assert isinstance(count, int)

@@ -152,9 +152,7 @@ def _product(op: Operation, weights: set[Value]) -> _DequantizedProduct | None:
 
 
 def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
-    """Return whether a product can be computed exactly with integer operands of its
-    form.
-    """
+    """Return whether a product can be computed exactly in its form (`how`)."""
     left, right, how = product.left, product.right, product.how
     if not product.is_along_columns(right.scale) or not _fits(product):
         return False
@@ -177,8 +175,8 @@ def _is_possible(product: _DequantizedProduct, *, is_weight: bool) -> bool:
 
 
 def _takes_differences(product: _DequantizedProduct, *, is_weight: bool) -> bool:
-    """Return whether operands are multiplied with their zero points already
-    subtracted.
+    """Return whether a form that multiplies `integers - zero` is possible for a
+    product.
     """
     op = product.op
     if isinstance(op, ConvGeneral):
@@ -231,7 +229,7 @@ def _fits(product: _DequantizedProduct) -> bool:
 
 
 def _count(product: _DequantizedProduct) -> int:
-    """Return how many products each sum has."""
+    """Return how many terms each sum of a product adds up."""
     return prod(int(product.right.kind.shape[axis]) for axis in product.summed)
 
 

@@ -192,7 +192,7 @@ def _families_in(
 def _weight_of(
     product: ProductCall, stored_once: dict[Value, bool]
 ) -> ir.BlockArgument | None:
-    """Return the weight argument, or slice of it, that only this product packs; else
+    """Return the weight argument if only this product packs it, or a slice of it; else
     None.
 
     Args:
@@ -215,8 +215,8 @@ def _weight_of(
 
 
 def _only_weight_of(packed: Value) -> ir.BlockArgument | None:
-    """Return the one weight that packed integers are computed from, if it has no other
-    reader.
+    """Return the only weight that packed integers are made of; None if others read
+    it.
     """
     behind = [x for x in backward_slice([packed]) if not _is_constant(x)]
     first, *others = [x for x in behind if isinstance(x.owner, ir.Block)]

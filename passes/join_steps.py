@@ -131,12 +131,12 @@ def _sum_with_scanned(product: DotGeneral, scanned: Sequence[Value]) -> Value | 
     total = use.owner.opview
     if not isinstance(total, Add):
         return None
-    other = _other(total, product.y)
+    other = _other_operand(total, product.y)
     return total.results[0] if other in scanned and has_one_use(other) else None
 
 
-def _other(total: Add, value: Value) -> Value:
-    """Return the other operand of a sum."""
+def _other_operand(total: Add, value: Value) -> Value:
+    """Return the operand of a sum that is not `value`."""
     first, second = total.operands
     return second if first == value else first
 
@@ -234,7 +234,7 @@ def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
             continue
         if argument not in total.operands or not has_one_use(argument):
             continue
-        product = _other(total, argument)
+        product = _other_operand(total, argument)
         op = defining_op(product)
         if not isinstance(op, DotGeneral) or not has_one_use(product):
             continue
@@ -251,8 +251,8 @@ def _sums_of_products(loop: ScanCall) -> dict[int, DotGeneral]:
 def _define_without(
     loop: ScanCall, sums: dict[int, DotGeneral], more: Sequence[Value]
 ) -> str:
-    """Define a body that accumulates no such matrix products but also returns their
-    factors.
+    """Define a copy of the body without `sums` that also returns `more`; return its
+    name.
     """
     kinds, _ = signature(loop.body)
     left_out = {op.y for op in sums.values()} | {loop.returned[n] for n in sums}

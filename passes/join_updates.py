@@ -164,8 +164,8 @@ class _UpdateJoiner:
     # ---- what is an update ----------------------------------------------------------
 
     def _updates(self, function: Function, entry: Entry) -> list[_Update]:
-        """Return the joinable updates of a function, by when their operands are
-        computed.
+        """Return the joinable updates of a function, sorted by where their operands are
+        ready.
         """
         states = self._states(function, entry)
         if not states:

@@ -108,8 +108,8 @@ def _keep_in(function: Function, weights: set[Value]) -> bool:
 
 
 def _table_of(op: Operation) -> tuple[Value, int] | None:
-    """Return the weight that a gather or product reads, and the axis of its scale
-    blocks.
+    """Return what a gather or product reads as a table, and its axis of blocks; or
+    None.
     """
     if isinstance(op, Gather):
         return op.x, Tensor.of(op.x).rank - 1
@@ -122,7 +122,7 @@ def _table_of(op: Operation) -> tuple[Value, int] | None:
 
 
 def _in_stored_order(op: DotGeneral, weights: set[Value]) -> DotGeneral:
-    """Rewrite a product by reordered weight rows to permute the left operand instead.
+    """Return a product by reordered weight rows, rewritten to permute the left operand.
 
     What a row of the matrix is multiplied by is added up at its place; the order may
     be any. Other products are returned as they are.
@@ -270,7 +270,7 @@ class _AffineQuantization:
         return gcd(whole, *(run_length(x, axis) for x in parts))
 
     def write(
-        self, b: Builder, axis: int, block: int, run: int, *, is_scale: bool = False
+        self, b: Builder, axis: int, block: int, terms: int, *, is_scale: bool = False
     ) -> Value:
         """Emit the `dequantize` op with its narrowed operands; return its result.
 
@@ -278,7 +278,7 @@ class _AffineQuantization:
             b: the builder.
             axis: that blocks are along.
             block: elements of one.
-            run: elements that are added up one after the other.
+            terms: elements that are added up one after the other.
             is_scale: whether these are scales of another: bytes, with floats as scales.
         """
         number = self.known_zero()
@@ -305,7 +305,7 @@ class _AffineQuantization:
         if offset is None:
             offset = b.constant(value=np.zeros((), np.float32))
         dtype = "u8" if bounds[0] >= 0 else "i8"
-        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], run)
+        bits = 8 if is_scale else bits_for(bounds[0], bounds[1], terms)
         if Tensor.of(q).dtype != dtype:
             q = b.cast(q, dtype=dtype)
         found: Value = b.dequantize(q, scale, offset, axis=axis, bits=bits)
@@ -323,9 +323,7 @@ class _AffineQuantization:
 
 
 def _as_narrow(b: Builder, value: Value) -> Value | None:
-    """Return a value before its cast from a narrow dtype, movement included; None
-    without one.
-    """
+    """Emit a value without its cast from a narrow dtype; None if it has none."""
     op = defining_op(value)
     if isinstance(op, Cast):
         return op.x if Tensor.of(op.x).dtype in SCALES else None

@@ -79,15 +79,15 @@ def scale_losses(program: Program, cheaper: Collection[str]) -> None:
             _scale(program, known[entry.name], entry, calls)
 
 
-def _root(known: Functions, name: str) -> str:
+def _root(known_functions: Functions, name: str) -> str:
     """Return the source function that chained transformations are derived from."""
-    for made in transformations_of(known, name):
+    for made in transformations_of(known_functions, name):
         name = made.of
     return name
 
 
 def _require_direct(
-    known: Functions,
+    known_functions: Functions,
     entry: Entry,
     calls: Sequence[func.CallOp],
     derivatives: Collection[str],
@@ -95,16 +95,16 @@ def _require_direct(
     """Raise if an entry computes f16 derivatives where no loss scale can be applied."""
     within = [
         call
-        for name in reachable_functions(known, entry.name)
+        for name in reachable_functions(known_functions, entry.name)
         if name != entry.name
-        for call in calls_in(known[name])
+        for call in calls_in(known_functions[name])
         if callee_of(call) in derivatives
     ]
     ruled = [
         name
         for call in calls
-        for name in reachable_functions(known, callee_of(call))
-        if isinstance(custom_of(known[name]), CustomVjp)
+        for name in reachable_functions(known_functions, callee_of(call))
+        if isinstance(custom_of(known_functions[name]), CustomVjp)
     ]
     if within:
         why = "are computed within a loop, a branch or another derivative"

@@ -233,7 +233,9 @@ _KERNEL_CALLS: Mapping[str, Callable[[Lowering], _Call]] = {
 def _read_symbols(
     lowering: Lowering, inputs: list[Tensor], arguments: Sequence[Value]
 ) -> None:
-    """Compute every symbol from the sizes of the inputs; store it in the lowering."""
+    """Emit the symbols that sizes of inputs determine; store their values in the
+    lowering.
+    """
     for binding in solve_symbols(inputs):
         axis = lowering.index(binding.axis)
         value = tensor.dim(arguments[binding.input], axis)

@@ -96,43 +96,43 @@ class MixPrecision(Pass):
 
 
 def _computed_cheaper(
-    known: Functions, entry: Entry
+    known_functions: Functions, entry: Entry
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield functions of an entry to make cheaper, with arguments to keep in f32."""
-    reached = reachable_functions(known, entry.name)
-    derived = [derived_of(known[name]) for name in reached]
+    reached = reachable_functions(known_functions, entry.name)
+    derived = [derived_of(known_functions[name]) for name in reached]
     derivatives = [each for each in derived if isinstance(each, Vjp | Jvp)]
     if not derivatives:
-        if _multiplies(known, entry.name):
+        if _multiplies(known_functions, entry.name):
             yield entry.name, tuple(_updated_states(entry))
         return
     for each in derivatives:
-        name = _source_function(known, each.of)
-        if name is not None and _multiplies(known, name):
+        name = _source_function(known_functions, each.of)
+        if name is not None and _multiplies(known_functions, name):
             yield name, ()
 
 
-def _source_function(known: Functions, name: str) -> str | None:
+def _source_function(known_functions: Functions, name: str) -> str | None:
     """Return the source function behind transformations; None if its precision is
     already set.
 
     None where its precision is settled: by the source, or by rules of its own.
     """
-    for made in transformations_of(known, name):
+    for made in transformations_of(known_functions, name):
         if isinstance(made, Precision):
             return None
         name = made.of
-    rules = rules_of(known[name])
+    rules = rules_of(known_functions[name])
     return None if rules is not None and rules.keeps_precision else name
 
 
-def _multiplies(known: Functions, name: str) -> bool:
+def _multiplies(known_functions: Functions, name: str) -> bool:
     """Return whether a function, or a callee, has f32 products not already made
     cheaper.
     """
     rest, seen = [name], {name}
     while rest:
-        function = known[rest.pop()]
+        function = known_functions[rest.pop()]
         if isinstance(transformation_of(function), Precision):
             continue
         ops = [] if function.is_external else function.entry_block.operations

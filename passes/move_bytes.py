@@ -182,7 +182,11 @@ class _Quantized:
 
 
 def _is_apt(op: _Moving) -> bool:
-    """Return whether a movement op reads no more elements than it gives."""
+    """Return whether quantising before a movement op surely costs no more than after
+    it.
+
+    Gathers that do not clip their indices are refused.
+    """
     if isinstance(op, Concatenate | Pad):
         return (
             not isinstance(op, Pad) or min((*_static(op.low), *_static(op.high))) >= 0

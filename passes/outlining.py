@@ -120,10 +120,10 @@ class Outlining:
 
 
 def _place_of_call(region: Region) -> Operation:
-    """Return the first op of a region, from its anchor on, that all operands dominate.
+    """Return the op to write the call at: the first that all operands dominate.
 
-    The last one may be far away, as in a derivative, with most of a program between
-    them that reads the others.
+    It is the anchor or an op after it. The last one may be far away, as in a
+    derivative, with most of a program between them that reads the others.
     """
     made = [value.owner for value in region.operands() if defining_op(value)]
     candidates = [region.anchor, *region.members]
@@ -145,7 +145,7 @@ def _erase_unread(views: Mapping[Value, Value]) -> None:
 def replace_by_call(
     ops: Sequence[Operation],
     results: Sequence[Value],
-    made: Sequence[Value],
+    call_results: Sequence[Value],
     late: Sequence[Operation],
 ) -> None:
     """Erase ops, use a call's results for theirs, and move dependent ops behind it.
@@ -153,13 +153,13 @@ def replace_by_call(
     Args:
         ops: in order.
         results: of them, as far as others read them.
-        made: what the call gives in their place.
+        call_results: what the call gives in their place.
         late: what has to come after the call, in order; see
             `Outlining.readers_between`.
     """
-    for old, new in zip(results, made, strict=True):
+    for old, new in zip(results, call_results, strict=True):
         old.replace_all_uses_with(new)
-    after = made[0].owner
+    after = call_results[0].owner
     for op in late:
         op.operation.move_after(after)
         after = op.operation
@@ -180,16 +180,18 @@ class _BlockOperands:
     packing: Packing | None
 
     def _rows(self) -> Iterator[tuple[int, Value, Packing]]:
-        """Yield each block value with its operand index and packing."""
+        """Yield operand index, value and packing of each block value."""
         operands = self.region.operands()
         for value in self.region.blocks:
             assert self.packing is not None
             yield operands.index(value), value, self.packing
 
-    def pack(self, given: list[Value]) -> None:
-        """Replace the block values in a call's operand list by packed ones."""
+    def pack(self, operands: list[Value]) -> None:
+        """Replace the block values in a call's list of operands by packed ones, in
+        place.
+        """
         for place, value, packing in self._rows():
-            given[place] = packing.pack(Builder(), self.region.anchor, value)
+            operands[place] = packing.pack(Builder(), self.region.anchor, value)
 
     def unpacked(self, arguments: Sequence[Value]) -> dict[Value, Value]:
         """Emit the unpacking of block values inside the region; return them by original

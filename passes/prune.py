@@ -68,7 +68,7 @@ class InputReads:
         return {number for number, value in arguments if value in live}
 
     def _values_read(self, op: Operation, wanted: set[int]) -> Sequence[Value]:
-        """Return the operands that an op needs for the `wanted` results; none if it is
+        """Return the operands that an op's `wanted` results depend on; none if it is
         dead.
         """
         if not wanted and is_removable(op, self._functions):
@@ -101,8 +101,9 @@ class Prune(Pass):
 
 
 def prune(op: Operation, functions: Functions, reads: InputReads) -> bool:
-    """Replace a control flow call by one without unused results and operands, if there
-    are any.
+    """Drop unused results and operands of a control flow call; return whether any were.
+
+    The call is replaced by one of a smaller function.
     """
     if not isinstance(op, func.CallOp):
         return False

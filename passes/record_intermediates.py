@@ -95,7 +95,7 @@ def _is_small(tensor: Tensor) -> bool:
 
 
 def _covers(others: Iterable[Tensor], tensor: Tensor, room: int) -> bool:
-    """Return whether one of `others`, times `room`, is at least as large for all symbol
+    """Return whether one of `others`, times `room`, has as many bytes for all symbol
     values.
     """
     count, symbolic = factors(tensor.shape)

@@ -239,8 +239,8 @@ def _add(region: Region, ops: Sequence[GraphOp]) -> bool:
 
 
 def _condition(op: GraphOp, region: Region) -> list[GraphOp]:
-    """Return the comparison to add with an op that reads it as condition; empty if
-    present.
+    """Return a comparison that an op needs in the region, as a list; empty if it is
+    there.
     """
     made = condition_of(op)
     return [] if made is None or region.computes(made) else [made]
@@ -342,7 +342,7 @@ def _leave_widening_to_readers(region: Region) -> None:
 
 
 def _computes_operand(reader: object, region: Region) -> bool:
-    """Return whether a reader can fuse the elementwise op that makes its operand."""
+    """Return whether a reader can fuse the elementwise op of one of its operands."""
     if not isinstance(reader, GraphOp):
         return False
     families = region.capabilities.families_for(type(reader))
@@ -464,12 +464,12 @@ def _add_prologues(region: Region) -> None:
 
 
 def _add_behind(
-    region: Region, view: GraphOp, value: Value, kept: Collection[Value]
+    region: Region, view: GraphOp, value: Value, excluded: Collection[Value]
 ) -> None:
     """Add a view, and the elementwise ops that compute its source, if there are any."""
     region.before.insert(0, view)
     region.values[view.results[0]] = None
-    _add_prologue(region, value, _prologue_of(region, value), kept)
+    _add_prologue(region, value, _prologue_of(region, value), excluded)
     if value in region.values:
         others = {x: y for x, y in region.views.items() if x != view.results[0]}
         region.views = others
@@ -479,17 +479,20 @@ def _add_behind(
 
 
 def _add_prologue(
-    region: Region, value: Value, prologue: Elementwise, kept: Collection[Value] = ()
+    region: Region,
+    value: Value,
+    prologue: Elementwise,
+    excluded: Collection[Value] = (),
 ) -> None:
     """Add the elementwise ops that compute an operand, recursively, while the kernel
     can.
 
-    Nothing else reads what they give, which is none of the values that are `kept`.
+    Nothing else reads what they give, which is none of the values that are `excluded`.
     """
     op = defining_op(value)
     if not isinstance(op, GraphOp) or not prologue.takes(op):
         return
-    if value in region.values or value in kept:
+    if value in region.values or value in excluded:
         return
     if not all(region.computes(use.owner) for use in value.uses):
         return
@@ -507,7 +510,7 @@ def _add_prologue(
     region.values.update(dict.fromkeys(given))
     region.reads.update(dict.fromkeys(reads))
     for operand in operands:
-        _add_prologue(region, operand, prologue, kept)
+        _add_prologue(region, operand, prologue, excluded)
 
 
 def _add_second(region: Region) -> None:

@@ -326,7 +326,7 @@ class _RematerializationWalk:
         self.recomputed, self.extra_seconds, self.excess = 0, 0.0, 0
 
     def run(self) -> "_RematerializationWalk":
-        """Walk over all ops, evicting and recomputing within the budget; return
+        """Walk over all ops, evicting and recomputing to keep to the budget; return
         self.
         """
         known, most = self._values, 2 * MOST_WORK * sum(self._values.work)
@@ -504,7 +504,9 @@ class _RematerializationWalk:
         return list(clone.results)
 
     def _order(self, operands: dict[Value, Value]) -> None:
-        """Order the smallest operand after the recorded event, in `operands`."""
+        """Replace the smallest of `operands` by one that is ordered after the recorded
+        event.
+        """
         if self._event is None or not self._fresh.isdisjoint(operands.values()):
             return
         known = [x for x in operands if _bytes(x) and not _is_free(x.owner)]

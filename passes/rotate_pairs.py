@@ -271,8 +271,8 @@ class _RotationReader:
         self.inside: dict[Value, None] = {}
 
     def terms(self, half: _AxisSlice) -> list[_Term]:
-        """Decompose a half of the result into terms; return none if there are more than
-        two.
+        """Decompose a half of the result into at most two terms; return [] if it is not
+        such.
         """
         rest, found = [(half, 1)], list[_Term]()
         while rest:
@@ -336,7 +336,8 @@ class _RotationReader:
         return _AxisSlice(op.rhs if part.start else op.lhs, 0)
 
     def is_closed(self, root: Value) -> bool:
-        """Return whether the traversed values are used for the result only.
+        """Take `root` out of `inside`; return whether nothing else reads the values
+        inside.
 
         Takes the result from what lies inside.
         """

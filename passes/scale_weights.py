@@ -172,8 +172,8 @@ def _scaling_of(
 
 
 def _product_of_each(op: GraphOp) -> _BatchedProduct | None:
-    """Return the shape and axes of a product as one for each image; None if it is
-    none.
+    """Return the weight's shape and summed axes of a product of each image; None for
+    others.
     """
     if isinstance(op, DotGeneral):
         if op.lhs_batch or 0 in op.lhs_contract:
@@ -198,9 +198,9 @@ def _is_smaller(value: Value, other: Value) -> bool:
     return isinstance(few, int) and isinstance(many, int) and few < many
 
 
-def _is_worth(product: _BatchedProduct, image: Shape) -> bool:
+def _is_worth(product: _BatchedProduct, image_shape: Shape) -> bool:
     """Return whether giving each image a scaled weight of its own pays."""
-    weight, elements = element_count(product.shape), element_count(image)
+    weight, elements = element_count(product.shape), element_count(image_shape)
     summed = element_count(tuple(product.shape[axis] for axis in product.right))
     if not isinstance(weight, int) or not isinstance(elements, int):
         return False

@@ -33,7 +33,7 @@ class ScanCall:
 
     @classmethod
     def of(cls, call: func.CallOp, functions: Functions) -> ScanCall:
-        """Return a call of a scan with its attributes and body function."""
+        """Return a call that is known to be of a scan, with its attributes and body."""
         scan = control_of(functions[callee_of(call)])
         assert isinstance(scan, Scan)
         return cls(call, scan, functions[scan.functions[0]])
@@ -69,7 +69,9 @@ class ScanCall:
 
 
 def can_stack(loop: ScanCall, values: Sequence[Value]) -> bool:
-    """Return whether values are small beside what a loop goes through."""
+    """Return whether a step's values are at most `_GROWTH` times its scanned
+    elements.
+    """
     return _elements(values) <= _GROWTH * _elements(loop.scanned)
 
 
@@ -81,7 +83,8 @@ def _elements(values: Sequence[Value]) -> int:
 
 
 def change_scans(unit: Unit, change: Callable[[func.CallOp, Functions], bool]) -> bool:
-    """Apply `change` to the scan calls of all entries, those in nested bodies first.
+    """Apply `change` to all scan calls, those in nested bodies first; return whether
+    any did.
 
     Args:
         unit: whose functions they are in.

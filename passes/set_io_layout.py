@@ -178,7 +178,9 @@ def _images(unit: Unit) -> list[tuple[Entry, _Layouts, _Layouts]]:
 def _layouts(
     axes: ImageAxes, values: Sequence[Value], ports: Sequence[Port]
 ) -> _Layouts:
-    """Return the layout of each image among some ports; None for other ports."""
+    """Return the layout of each port that is an image, None for others; raise if
+    unclear.
+    """
     found: list[str | None] = []
     for value, port in zip(values, ports, strict=True):
         layout = axes.layout(value) if port.kind in ("input", "output") else None

@@ -55,7 +55,9 @@ class ShareSteps(Pass):
 
 
 def _share(op: func.CallOp, functions: Functions) -> bool:
-    """Replace recomputed values in the scan `op` by stacked ones of an earlier scan."""
+    """Replace recomputed values in the scan `op` by an earlier scan's; return whether
+    any.
+    """
     again = ScanCall.of(op, functions)
     first = _source_of(again, functions)
     if first is None:
@@ -97,16 +99,16 @@ def _share(op: func.CallOp, functions: Functions) -> bool:
     return True
 
 
-def _source_of(again: ScanCall, functions: Functions) -> ScanCall | None:
-    """Return the earlier scan of equal length whose stacked results a scan reads, or
+def _source_of(scan: ScanCall, functions: Functions) -> ScanCall | None:
+    """Return the scan of equal length whose stacked results `scan` goes through, or
     None.
     """
-    for value in map(again.whole, again.scanned):
+    for value in map(scan.whole, scan.scanned):
         op = defining_op(value)
         if not isinstance(op, func.CallOp):
             continue
         control = control_of(functions[callee_of(op)])
-        if isinstance(control, Scan) and control.length == again.scan.length:
+        if isinstance(control, Scan) and control.length == scan.scan.length:
             number = list(op.results).index(value)
             if number >= control.carries:
                 return ScanCall.of(op, functions)
@@ -114,7 +116,7 @@ def _source_of(again: ScanCall, functions: Functions) -> ScanCall | None:
 
 
 def _equal_values(first: ScanCall, again: ScanCall) -> dict[Value, Value]:
-    """Map values of the second scan's body to equal values of the first one's."""
+    """Map values of the body of the scan `again` to equal values of that of `first`."""
     known: dict[Value, Value] = {}
     stacks = dict(
         zip(

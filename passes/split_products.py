@@ -164,8 +164,8 @@ def _cut(b: Builder, value: Value, axis: int, columns: Slice) -> Value:
 def _columns_of(
     op: DotGeneral, weights: Container[Value], unsliced: set[Operation]
 ) -> _SlicedProduct | None:
-    """Match a matrix product all of whose readers are column slices; None if it is
-    none.
+    """Match a matrix product that is read in column slices only; return it with these,
+    or None.
 
     Args:
         op: the product.

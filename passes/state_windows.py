@@ -67,7 +67,8 @@ def _may_fail(entry: Entry, functions: Mapping[str, Function]) -> bool:
 
 
 def _updates_of(old: Value, new: Value) -> set[Value]:
-    """Return the slice updates that lead from a state's old value to its new one.
+    """Return the slice updates from a state's old value to its new one, if no more is
+    between.
 
     Empty if there is something else between them, or if any value before the last has
     another reader.

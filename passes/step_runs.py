@@ -40,7 +40,7 @@ from aotc.mlir import Operation, Value, func
 
 
 def split_into_runs(ops: Sequence[Operation]) -> list[list[Operation]]:
-    """Return ops of a step in runs.
+    """Split a step's ops into runs: lists of neighbours that one region is to compute.
 
     Calls are by themselves, and so are ops that keep elements where they are, of what
     lies in memory.
@@ -60,13 +60,16 @@ def split_into_runs(ops: Sequence[Operation]) -> list[list[Operation]]:
 
 
 def _is_of_memory(op: Operation) -> bool:
-    """Return whether an op reads an argument, or what an op of another run makes."""
+    """Return whether an op reads what lies in memory: an argument, a call's result, a
+    view.
+    """
     made_by = defining_op(op.operands[0])
     return not isinstance(made_by, GraphOp) or keeps_order(made_by)
 
 
 def _first_after_stored(op: Operation, run: Sequence[Operation]) -> int:
-    """Return how many ops of a run are to be in another one than an op.
+    """Return how many leading ops of a run to cut off, as `op` reads stored results of
+    them.
 
     If that combines elements, those are all up to the last one that computes what is
     stored and goes into it, not as sums.
@@ -124,7 +127,7 @@ def stored_values(run: Sequence[Operation], returned: Container[Value]) -> list[
 
 
 def _readers(value: Value) -> Iterator[Operation]:
-    """Yield the ops that read a value, or what is made again of it."""
+    """Yield the ops that read a value, or what readers recompute from it."""
     for use in value.uses:
         user = use.owner.opview
         yield user
@@ -148,8 +151,8 @@ def _repeats(op: Operation) -> bool:
 
 
 def _is_worth_storing(value: Value) -> bool:
-    """Return whether a value is of numbers that were computed, one by one or as
-    sums.
+    """Return whether a value is the result of arithmetic: no constant, view, copy or
+    bool.
     """
     op = value.owner.opview
     if not isinstance(op, GraphOp) or not op.operands or has_view(op):
@@ -163,7 +166,8 @@ def _is_worth_storing(value: Value) -> bool:
 def ops_made_again(
     run: Sequence[Operation], known: Container[Value]
 ) -> list[Operation]:
-    """Return the ops of other runs that a run computes itself, in order.
+    """Return the ops of other runs that a run recomputes, as `known` lacks their
+    results.
 
     Args:
         run: of a step.
@@ -180,7 +184,8 @@ def ops_made_again(
 
 
 def _is_made_again(op: Operation) -> bool:
-    """Return whether each run that reads the result of an op computes it itself.
+    """Return whether every run that reads an op's result recomputes it: it is not
+    stored.
 
     A reshape may be of no view of what another view is of: it reads that from memory.
     """
@@ -225,7 +230,7 @@ def keeps_order(op: Operation) -> bool:
 
 
 def is_table(op: Operation) -> bool:
-    """Return whether an op without operands gives other elements than one number."""
+    """Return whether an op without operands gives a tensor of different numbers."""
     if not isinstance(op, GraphOp) or op.operands or len(op.results) != 1:
         return False
     if not isinstance(op, Constant):

@@ -186,13 +186,17 @@ class _Image:
         return is_same_kind and bool((self.table == every).all())
 
     def moved(self, op: GraphOp) -> _Image:
-        """Return the image of the result of an op that only moves elements."""
+        """Return the image (bytes and table) behind an op that only moves its
+        elements.
+        """
         zeros = [np.zeros(1, self.table.dtype)] if _may_read_nothing(op) else []
         table = np.concatenate([self.table, *zeros])
         return replace(self, table=table, moves=(*self.moves, op.results[0]))
 
     def entries(self, like: Value) -> Value:
-        """Emit the lookup of all elements, in the shape of `like`."""
+        """Emit the elements: a lookup in the table, or a constant of the type of
+        `like`.
+        """
         if self.number is not None:
             constant: Value = Builder().full(Tensor.of(like), self.number)
             return constant
@@ -222,13 +226,17 @@ class _Images:
     _made: dict[Value, _Image] = field(default_factory=dict)  # of bytes: of others
 
     def add_source(self, value: Value) -> None:
-        """Record a value of bytes as the source of later images."""
+        """Record a value of bytes as the source of later images, which are tables over
+        it.
+        """
         dtype = Tensor.of(value).dtype
         if dtype in BYTES:
             self._found[value] = _Image(value, _every_byte(dtype))
 
     def add(self, op: Operation) -> None:
-        """Record the images of an op's results; byte results become sources."""
+        """Record an op's results as images, if they are; byte results become
+        sources.
+        """
         image = None
         if isinstance(op, GraphOp) and len(op.results) == 1:
             image = self._image(op)
@@ -263,7 +271,9 @@ class _Images:
         return found
 
     def of(self, value: Value) -> _Image | None:
-        """Return the image of a value, if its table has 256 entries; else None."""
+        """Return a value's image (bytes and table), if the table has 256 entries; else
+        None.
+        """
         image = self._found.get(value)
         is_whole = image is not None and len(image.table) == _BYTES
         return image if is_whole else None
@@ -282,8 +292,8 @@ class _Images:
         return found
 
     def _from_the_first(self, image: _Image) -> _Image:
-        """Return an image composed with those of its source, as far back as
-        possible.
+        """Return an image as a table over the earliest bytes that it is a function
+        of.
         """
         while not image.moves and (first := self._made.get(image.source)) is not None:
             if first.moves:
@@ -296,8 +306,8 @@ class _Images:
         return image
 
     def _image(self, op: GraphOp) -> _Image | None:
-        """Return the image of an op's result by evaluating it on tables; None if it has
-        none.
+        """Return an op's result as a table over one tensor of bytes, by evaluation;
+        else None.
         """
         if moves(op):
             of = self._found.get(op.operands[0])

@@ -97,7 +97,7 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
 
 def _tie(function: Function, kernels: InPlaceKernels) -> bool:
     """Replace state updates by loops or calls tied to the old states; return whether
-    any exist.
+    any.
     """
     updates = _updates(function)
     groups: list[Update] = [*_groups(updates), *_calls(function, updates, kernels)]
@@ -125,9 +125,9 @@ def _independent_ties(group: Update, order: "UpdateOrder") -> Ties:
     }
 
 
-def _reader_results(region: Update) -> list[Value]:
+def _reader_results(update: Update) -> list[Value]:
     """Return the first result of each op that reads an update's old states."""
-    return [op.results[0] for op in region.readers() if op.results]
+    return [op.results[0] for op in update.readers() if op.results]
 
 
 class UpdateOrder:
@@ -165,32 +165,34 @@ class UpdateOrder:
             self._changed.update(op.results)
 
     def _bit(self, op: Operation) -> int:
-        """Return the bit of an op that reads an old state; 0 for other ops."""
+        """Return the bit that stands for an op that reads an old state; 0 for other
+        ops.
+        """
         return self._bits.get(op.results[0], 0) if op.results else 0
 
-    def place(self, region: Update) -> int:
+    def place(self, update: Update) -> int:
         """Return the index of the last op that computes an input of an update."""
         return max(
-            (self._place.get(value, 0) for value in region.computed_inputs), default=0
+            (self._place.get(value, 0) for value in update.computed_inputs), default=0
         )
 
-    def note_written(self, region: Update, results: Sequence[Value]) -> None:
+    def note_written(self, update: Update, results: Sequence[Value]) -> None:
         """Record an update as placed: later ones may wait for its new states."""
-        done = self._readers_before(region.computed_inputs) | self._readers_before(
-            region.after
+        done = self._readers_before(update.computed_inputs) | self._readers_before(
+            update.after
         )
         self._before[results[0]] = done
         self._written.insert(0, results[0])
 
-    def values_to_await(self, region: Update) -> list[Value] | None:
+    def values_to_await(self, update: Update) -> list[Value] | None:
         """Return the values an update must wait for, beyond its operands; None if
         unknown.
 
         New states are preferred, which are kept in any case; then what other regions
         read, which is stored in any case.
         """
-        done, found = self._readers_before(region.computed_inputs), []
-        for op in region.readers():
+        done, found = self._readers_before(update.computed_inputs), []
+        for op in update.readers():
             bit = self._bit(op)
             if not done & bit:
                 results = filter(self._can_wait_for, op.results)
@@ -293,7 +295,9 @@ def _stored_states(functions: Iterable[Function]) -> set[str]:
 
 
 def _states(function: Function, side: str) -> dict[str, int]:
-    """Map the name of each state to its position among arguments or results."""
+    """Map each state to its position in `side`, the attributes of arguments or of
+    results.
+    """
     if side not in function.attributes:
         return {}
     rows = [ir.DictAttr(row) for row in ir.ArrayAttr(function.attributes[side])]

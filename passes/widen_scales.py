@@ -70,8 +70,8 @@ def _erase_unread(value: Value) -> None:
 
 
 def _widened(value: Value, target: Target | None) -> Value:
-    """Emit a narrow value in f32, cast before the gather of its rows if the target
-    cannot.
+    """Emit a narrow value in f32, cast before a gather of its rows if the target cannot
+    after.
     """
     rows = made_by(value, Gather)
     if rows is None or _converts(target, Tensor.of(value).dtype):

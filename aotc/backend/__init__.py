@@ -344,13 +344,13 @@ class _Job:
         )
 
 
-def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
+def _compile(job: _Job, running_processes: RunningProcesses) -> CompiledVariant:
     """Compile a job's module, or find it in the cache; return the variant."""
     start = time.perf_counter()
     found = job.kept.find() if job.kept else None
     with ExitStack() as stack:
         if job.kept and not found:  # one process compiles it, others wait for that
-            wait = job.kept.lock(lambda: running.is_stopped)
+            wait = job.kept.lock(lambda: running_processes.is_stopped)
             found = stack.enter_context(wait)
         if found:
             report, vmfb = found
@@ -361,7 +361,7 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
             reuse = "hit"
         else:
             reuse = job.kept.why_missing() if job.kept else "off"
-            report, vmfb = _run(job, running)
+            report, vmfb = _run(job, running_processes)
             if job.kept:
                 reuse += job.kept.keep(report, vmfb)
     labels = {"layer": "backend", "kind": "warm" if found else "cold"}
@@ -386,21 +386,21 @@ def _compile(job: _Job, running: RunningProcesses) -> CompiledVariant:
     )
 
 
-def _run(job: _Job, running: RunningProcesses) -> tuple[JsonObject, bytes]:
+def _run(job: _Job, running_processes: RunningProcesses) -> tuple[JsonObject, bytes]:
     """Run the worker on a job; return its report, and the module if it compiles one."""
     report: JsonObject
     with temporary_folder() as root:
         if job.device_kernels is not None:
-            report = _run_with_kernels(job, job.device_kernels, root, running)
+            report = _run_with_kernels(job, job.device_kernels, root, running_processes)
         else:
             _write_module(root, *job.crossed)
-            report = _report(job, root, running)
+            report = _report(job, root, running_processes)
         only_plans = job.settings["only_plans"]
         return report, b"" if only_plans else (root / "module.vmfb").read_bytes()
 
 
 def _run_with_kernels(
-    job: _Job, kernels: DeviceKernels, root: Path, running: RunningProcesses
+    job: _Job, kernels: DeviceKernels, root: Path, running_processes: RunningProcesses
 ) -> JsonObject:
     """Compile a module and its GPU kernels; return the worker's report.
 
@@ -417,14 +417,14 @@ def _run_with_kernels(
         codes, refused = (
             (kernels.placeholders(), {})
             if only_plans
-            else kernels.compile(running, unaligned)
+            else kernels.compile(running_processes, unaligned)
         )
         bytecode, frame = job.cross_without([*refused]) if refused else job.crossed
         with translate_disk_errors(root):
             kernels.write_objects(root, codes)
         frame = with_executables(frame, kernels.executables(codes))
         _write_module(root, bytecode, frame)
-        report = _report(job, root, running)
+        report = _report(job, root, running_processes)
         met = [name for name in report.pop("unaligned") if name not in unaligned]
         if not met or only_plans:
             facts = kernels.facts(codes, refused, unaligned)
@@ -439,13 +439,19 @@ def _write_module(root: Path, bytecode: bytes, frame: str) -> None:
         (root / "frame.mlir").write_text(frame, encoding="utf-8")
 
 
-def _report(job: _Job, root: Path, running: RunningProcesses) -> dict[str, Any]:
-    """Run the worker on the files in a folder; return its report."""
+def _report(
+    job: _Job, root: Path, running_processes: RunningProcesses
+) -> dict[str, Any]:
+    """Run the worker on the files in a folder, with fewer vectors if need be; return
+    its report.
+    """
     for flags in with_fewer_vectors(job.settings["flags"]):
-        code, log = _run_worker(root, {**job.settings, "flags": flags}, running)
+        code, log = _run_worker(
+            root, {**job.settings, "flags": flags}, running_processes
+        )
         if not any(said in log for said in _TOO_LARGE):
             break
-    if running.is_stopped:
+    if running_processes.is_stopped:
         raise CancelledError
     if code != 0 or not (root / "report.json").is_file():
         refusal = refusal_of(job.target, code, log, root)
@@ -487,7 +493,7 @@ def _environment() -> dict[str, str]:
 
 
 def _run_worker(
-    folder: Path, settings: dict[str, object], running: RunningProcesses
+    folder: Path, settings: dict[str, object], running_processes: RunningProcesses
 ) -> tuple[int, str]:
     """Run a worker process on the files in `folder`; return exit code and
     diagnostics.
@@ -497,5 +503,5 @@ def _run_worker(
     # IREE dies of a folder for temporary files that is not there.
     environment = {**_environment(), "TMPDIR": str(folder)}
     worker = "-m", "aotc.worker", str(folder), str(os.getpid())
-    done = run_python(*worker, environment=environment, running=running)
+    done = run_python(*worker, environment=environment, running=running_processes)
     return done.code, done.log

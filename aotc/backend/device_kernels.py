@@ -98,13 +98,13 @@ class DeviceKernels:
         }
 
     def compile(
-        self, running: RunningProcesses, unaligned: Collection[str] = ()
+        self, running_processes: RunningProcesses, unaligned: Collection[str] = ()
     ) -> tuple[dict[str, GpuCode], dict[str, str]]:
         """Compile the kernels not compiled yet; return code, and reasons for those
         without.
 
         Args:
-            running: notes the processes that compile.
+            running_processes: notes the processes that compile.
             unaligned: the kernels whose memory may begin anywhere.
 
         Raises:
@@ -130,7 +130,7 @@ class DeviceKernels:
             else:
                 missing.setdefault(source, name)
         refused: dict[KernelSource, str] = {}
-        for source, found in self._compile_all(missing, running):
+        for source, found in self._compile_all(missing, running_processes):
             if isinstance(found, str):
                 refused[source] = found
                 continue
@@ -145,19 +145,21 @@ class DeviceKernels:
         return codes, {**many, **whys}
 
     def _compile_all(
-        self, missing: Mapping[KernelSource, str], running: RunningProcesses
+        self, missing: Mapping[KernelSource, str], running_processes: RunningProcesses
     ) -> Iterator[tuple[KernelSource, GpuCode | str]]:
         """Compile kernels in parallel; yield the code of each, or why there is none."""
         sources = [*missing]
         count = max(1, min(self.jobs, len(sources)))
         shares = [sources[number::count] for number in range(count) if sources]
         with ThreadPoolExecutor(max_workers=count) as pool:
-            work = pool.map(lambda share: self._compile_share(share, running), shares)
+            work = pool.map(
+                lambda share: self._compile_share(share, running_processes), shares
+            )
             for share, results in zip(shares, work, strict=True):
                 yield from zip(share, results, strict=True)
 
     def _compile_share(
-        self, sources: Sequence[KernelSource], running: RunningProcesses
+        self, sources: Sequence[KernelSource], running_processes: RunningProcesses
     ) -> list[GpuCode | str]:
         """Compile kernels in one process, restarted after each kernel that kills it.
 
@@ -174,8 +176,8 @@ class DeviceKernels:
                     "most_shared": self.machine.shared_bytes,
                 }
                 write_job(folder, rest, settings)
-                code, log = _run_worker(folder, running)
-                if running.is_stopped:
+                code, log = _run_worker(folder, running_processes)
+                if running_processes.is_stopped:
                     raise CancelledError
                 for number in range(len(rest)):
                     result = read_result(folder, number)
@@ -306,9 +308,9 @@ def _why_died(source: KernelSource, target: Target, code: int, log: str) -> str:
     )
 
 
-def _run_worker(folder: Path, running: RunningProcesses) -> tuple[int, str]:
+def _run_worker(folder: Path, running_processes: RunningProcesses) -> tuple[int, str]:
     """Run a process that compiles kernels; return its exit code and diagnostics."""
     environment = {**options.child_environment(), "TMPDIR": str(folder)}
     worker = "-m", "aotc.kernels.gpu.worker", str(folder), str(os.getpid())
-    done = run_python(*worker, environment=environment, running=running)
+    done = run_python(*worker, environment=environment, running=running_processes)
     return done.code, done.log

@@ -42,7 +42,7 @@ class Memory:
 
 
 def plans_of(entries: Sequence[Entry]) -> dict[str, dict[str, object]]:
-    """Return the extreme input shapes and size bounds of each entry with bounded
+    """Map each entry of bounded sizes to its extreme input shapes and bounds of
     sizes.
     """
     return {

@@ -92,7 +92,9 @@ class KeptModule:
         return f"miss ({self.cache.why_missing(self.recipe)})"
 
     def keep(self, report: JsonObject, vmfb: bytes) -> str:
-        """Store a module; return why that failed as a suffix of the reason, or ""."""
+        """Store a module in the cache; return "", or `, not kept: …` with the
+        reason.
+        """
         known = {name: report[name] for name in _FACTS if name in report}
         facts = json.dumps(known, sort_keys=True)
         failure = self.cache.keep(self.recipe, facts.encode() + b"\n" + vmfb)

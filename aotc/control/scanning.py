@@ -51,7 +51,9 @@ class _Combine:
 
 
 def _scan_operands(elems: PyTree, axis: int) -> tuple[Leaves, Structure, int, int]:
-    """Return the leaves, their structure, the axis, and their common size along it."""
+    """Return the leaves as arrays, their structure, the axis, and their size along
+    it.
+    """
     leaves, structure = flatten(elems)
     arrays = [lift(leaf) for leaf in leaves]
     if not arrays:

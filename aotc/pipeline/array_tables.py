@@ -63,7 +63,7 @@ class ArrayTable:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all blobs."""
+        """The bytes of the arrays among the blobs, without those of modules."""
         return sum(x.nbytes for x in self._blobs if not isinstance(x, bytes))
 
     def stored_blobs(self) -> Iterator[bytes]:

@@ -213,7 +213,9 @@ class Build:
         return comparable_targets(self.targets)
 
     def _fork_as_it_is(self, target: Target) -> None:
-        """Use lowered IR's own target; raise if the request names another one."""
+        """Make lowered IR the only unit, for its own target; raise if another is asked
+        for.
+        """
         if self.request.targets and tuple(self.targets) != (target,):
             raise InputError(
                 "bad-target",
@@ -292,7 +294,7 @@ class Build:
     # ---- what is made of the program
 
     def take_made(self, made: Made) -> None:
-        """Take over the cached results of an equal build."""
+        """Take the results of an equal build, from the cache, as those of this one."""
         self.unit.program = Program(made.module, networks=self.program.networks)
         report = self.report
         report.graph_ops.update(made.graph_ops)
@@ -393,7 +395,9 @@ class Build:
     # ---- the bundle
 
     def require_room(self) -> None:
-        """Raise, before the work, if the bundle could not be written."""
+        """Raise, before the work, if required checks cannot run or no bundle be
+        written.
+        """
         require_runnable(self.targets_to_check)
         if self.request.packs:
             request = self.request

@@ -125,7 +125,7 @@ def _change_contracts(program: Program, change: Callable[[Contract], Contract]) 
 
 
 def _state_at_callees(module: Module, name: str) -> None:
-    """Write an entry's symbols to all functions that it calls."""
+    """Write an entry's symbols to all functions that it calls, also through others."""
     functions = functions_of(module)
     symbols = functions[name].attributes[SYMBOLS]
     for each in reachable_functions(functions, name)[1:]:
@@ -134,7 +134,7 @@ def _state_at_callees(module: Module, name: str) -> None:
 
 
 def ask_for_buckets(program: Program, traffic: Traffic, most: int) -> Buckets:
-    """Choose buckets for recorded traffic and write them into a program's entries.
+    """Choose buckets for recorded traffic, write them into entries, and return them.
 
     Sizes whose policy is `dynamic` get `bucket`.
 

@@ -271,7 +271,9 @@ class Tune(Stage):
 
 
 def _fusing(build: Build) -> FuseRegions:
-    """Return the build's `fuse-regions` pass; raise if it is left out."""
+    """Return the `fuse-regions` pass that the build would run; raise if it is left
+    out.
+    """
     from aotc.passes.fuse_regions import FuseRegions
 
     passes = Lower("regions", PASS_STAGES[1]).passes(build)

@@ -43,7 +43,7 @@ _SIZES: dict[type[GraphOp], str] = {
 
 
 def divided_values(ops: Sequence[GraphOp], result: Value) -> set[Value]:
-    """Return the values that a slice of the result along axis 0 needs a slice of, only.
+    """Return the values of which a slice of the result along axis 0 needs only a slice.
 
     Others are needed as a whole, and copied along the first axis. There are none where
     an op reads other parts, too.

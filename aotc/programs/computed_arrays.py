@@ -133,8 +133,8 @@ class ComputedArray(UnevaluatedArray):
 
     @cached_property
     def _most_parts(self) -> int:
-        """The greatest number of equal slices, also for the lazy arrays among the
-        leaves.
+        """The greatest number of equal slices; lazy leaves are divided too where they
+        can be.
         """
         most = most_parts(self._divided)
         for value, leaf in zip(self._block.arguments, self.leaves, strict=True):
@@ -249,7 +249,8 @@ def _run(
 
 
 def likeness_key(array: StoredArray) -> Hashable:
-    """Return a hash key that equal arrays share, made of types, ops and first bytes.
+    """Return a hash key that arrays share if `is_computed_alike`: types, ops, first
+    bytes.
 
     So alike ones are found in a table, and nothing but the first bytes is read.
     """

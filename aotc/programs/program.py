@@ -419,7 +419,7 @@ class Program:
         )
 
     def drop_unread(self, names: Iterable[str]) -> None:
-        """Drop those of the named parameters that no entry takes."""
+        """Drop the named parameters that no entry takes; keep the other ones."""
         kept = {port.name for entry in self.entries for port in entry.arguments}
         dropped = set(names) - kept
         drop_parameters(self.module, dropped)

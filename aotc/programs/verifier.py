@@ -189,7 +189,7 @@ def _specialization_inconsistencies(
 def _types_for(
     general: Entry, special: SizeSpecialization
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Yield the input types and the output types of an entry for a specialization's
+    """Return the input types and output types of an entry for a specialization's
     sizes.
     """
     exact = {k: n for k, n in special.sizes if k not in special.padded}
@@ -236,7 +236,7 @@ def _state_inconsistencies(program: Program, parameters: Parameters) -> Iterator
 
 
 def _is_contract(contract: Contract) -> bool:
-    """Return whether some size satisfies a contract."""
+    """Return whether a contract's name, bounds, divisor and optimum are possible."""
     least, most, step = contract.min, contract.max, contract.multiple_of
     is_range = most is None or least <= most
     is_possible = bool(contract.name) and least >= 0 and step >= 1 and is_range

@@ -37,8 +37,8 @@ def explanation(error: BaseException, call: UserFrame) -> InputError | None:
 def _unknown_attribute(
     error: AttributeError, expression: Expression | None
 ) -> InputError | None:
-    """Return the error, with advice, for an attribute that an array, module or dict
-    lacks.
+    """Return the error for an attribute that an array, module or dict lacks; else
+    None.
     """
     name, owner = error.name, error.obj
     if not isinstance(name, str):
@@ -79,7 +79,7 @@ def _without_attributes(
 
 
 def _unknown_key(error: LookupError, expression: Expression) -> InputError | None:
-    """Return the error for a key or index that a dict or list lacks."""
+    """Return the error for a key or index that a dict or list lacks; else None."""
     node = expression.node
     if not isinstance(node, ast.Subscript) or not error.args:
         return None
@@ -106,9 +106,7 @@ def _known_keys(key: object, owner: dict[object, object], shown: str) -> str:
 
 
 def _bad_operation(error: TypeError, expression: Expression) -> InputError | None:
-    """Return the error, with advice, for a TypeError in a call, subscript or
-    operation.
-    """
+    """Return the error for a TypeError in a call, subscript or operation, or None."""
     node = expression.node
     if isinstance(node, ast.Call):
         return (
@@ -125,7 +123,9 @@ def _bad_operation(error: TypeError, expression: Expression) -> InputError | Non
 
 
 def _attribute_called(node: ast.Call, expression: Expression) -> InputError | None:
-    """Return the error for a call of an attribute or dtype, such as `x.size(0)`."""
+    """Return the error for a call of what is no method, such as `x.size(0)`; else
+    None.
+    """
     if not isinstance(node.func, ast.Attribute):
         return None
     owner = expression.value_of(node.func.value)
@@ -152,7 +152,7 @@ def _is_dtype(module: ModuleType, name: str) -> bool:
 
 
 def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
-    """Return the error for a call of another library's function on an array."""
+    """Return the error for a call of another library on an array; else None."""
     name = library_function(node, expression)
     if name is None or not any(_is_array(part, expression) for part in node.args):
         return None
@@ -162,8 +162,8 @@ def _foreign_call(node: ast.Call, expression: Expression) -> InputError | None:
 
 
 def _wrong_function(error: TypeError, called: object) -> InputError | None:
-    """Return the error for a callback that does not take the arguments it is called
-    with.
+    """Return the error for a callback that does not take what it is called with, or
+    None.
     """
     module = getattr(called, "__module__", None) or ""
     if "positional argument" not in str(error) or not module.startswith("aotc."):

@@ -195,20 +195,22 @@ class Array:
         """Return a concrete array as a nested list."""
         return self._concrete("be turned into a list").tolist()
 
-    def _concrete(self, wish: str, hint: str | None = None) -> np.ndarray:
-        """Return the array's value; refuse a traced array that has none."""
+    def _concrete(self, purpose: str, hint: str | None = None) -> np.ndarray:
+        """Return the array's value; raise for a traced array that has none."""
         if self._known is not None:
             return self._known
         data = branch_value(self)
         if data is None:
-            self._fail_without_value(wish, hint)
+            self._fail_without_value(purpose, hint)
         return data
 
-    def _fail_without_value(self, wish: str, hint: str | None = None) -> NoReturn:
-        """Raise the error for an operation that needs a traced array's value."""
+    def _fail_without_value(self, purpose: str, hint: str | None = None) -> NoReturn:
+        """Raise the error for an array without a value; `purpose` follows "it
+        cannot".
+        """
         fail(
             "traced-value",
-            f"a traced array ({self.type}) has no value yet, so it cannot {wish}",
+            f"a traced array ({self.type}) has no value yet, so it cannot {purpose}",
             hint or "compute it inside the model, or before the entry is traced",
         )
 
@@ -339,19 +341,21 @@ def _leave_to_numpy(
     return function(*given, **{key: _values(name, x) for key, x in kwargs.items()})
 
 
-def _values(name: str, part: object) -> object:
-    """Return nested containers with every Array replaced by its NumPy array."""
+def _values(function_name: str, part: object) -> object:
+    """Return nested containers with Arrays replaced by NumPy arrays, for a NumPy
+    function.
+    """
     if isinstance(part, Array):
-        known = exact_names(name)
+        known = exact_names(function_name)
         instead = f"use {known[0]}" if known else "aotc.numpy has no such function"
         if part._known is not None and part._data is None:
-            _fail_to_escape(part, name, instead)
-        return part._concrete(f"be given to NumPy's own '{name}'", instead)
+            _fail_to_escape(part, function_name, instead)
+        return part._concrete(f"be given to NumPy's own '{function_name}'", instead)
     if isinstance(part, (list, tuple)):
-        items = [_values(name, item) for item in part]
+        items = [_values(function_name, item) for item in part]
         return items if isinstance(part, list) else tuple(items)
     if isinstance(part, dict):
-        return {key: _values(name, item) for key, item in part.items()}
+        return {key: _values(function_name, item) for key, item in part.items()}
     return part
 
 

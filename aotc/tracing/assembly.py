@@ -248,9 +248,9 @@ def _warn_of_idle(
         _warn(declared, f"the State '{name}'", advice)
 
 
-def _warn(declared: EntryFunction, what: str, fact: str) -> None:
-    """Warn of a fact about an entry, at its source line."""
-    text = f"{user_line()}: {what} of entry '{declared.name}' {fact}"
+def _warn(declared: EntryFunction, subject: str, predicate: str) -> None:
+    """Warn of a fact about an entry, with the user's source line in the text."""
+    text = f"{user_line()}: {subject} of entry '{declared.name}' {predicate}"
     warnings.warn(text, stacklevel=2)
 
 
@@ -348,7 +348,7 @@ def input_ports(
 
 
 def sizes_of(contracts: Sequence[Contract]) -> dict[str, Size]:
-    """Return the symbolic size of each Dim in types, by name."""
+    """Return the symbolic size that stands for each Dim in types, by the Dim's name."""
     return {
         contract.name: SymbolicDim.symbol(number) * contract.multiple_of
         for number, contract in enumerate(contracts)

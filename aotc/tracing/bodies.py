@@ -54,7 +54,7 @@ def trace_bodies(
     arguments: Structure,
     adapt_result: AdaptResult = lambda _, result: result,
 ) -> tuple[list[Body], list[Value]]:
-    """Trace functions of the same arguments to graph functions with common captures.
+    """Trace functions to graph functions with common captures; return both.
 
     Args:
         parent: the function that they are used in.

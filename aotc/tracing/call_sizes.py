@@ -307,7 +307,7 @@ def _comparison(sign: str) -> Any:
 
 
 def _compare(size: CallSize, sign: str, other: object) -> object:
-    """Return the answer that the contracts prove; else the condition."""
+    """Return True or False where the contracts prove it; else the condition."""
     if not isinstance(other, int | SymbolicDim):
         return NotImplemented
     if isinstance(other, int) and abs(other) > _LARGEST:
@@ -339,7 +339,7 @@ class CallSize(SymbolicDim):
 
     __slots__ = ()
 
-    def pin(self, wish: str = "use it as a number", hint: str = "") -> int:
+    def pin(self, purpose: str = "use it as a number", hint: str = "") -> int:
         """Return the size's value in the traced call, and specialize the code to it.
 
         Raises:
@@ -347,7 +347,7 @@ class CallSize(SymbolicDim):
         """
         current = current_specializer()
         if current is None:
-            raise _refusal(f"'{self!r}'", wish, hint)
+            raise _refusal(f"'{self!r}'", purpose, hint)
         return current.pin(self)
 
     __eq__, __ne__ = _comparison("=="), _comparison("!=")
@@ -444,8 +444,8 @@ class CallSize(SymbolicDim):
 _NUMBERS = (int, float, complex, Fraction, np.number, np.bool_, CallSize, SizeCondition)
 
 
-def _refusal(what: str, wish: str, hint: str = "") -> InputError:
+def _refusal(question: str, purpose: str, hint: str = "") -> InputError:
     """Return the error for a question about sizes that no traced call can answer."""
-    error = undecided_error(what, wish, hint)
+    error = undecided_error(question, purpose, hint)
     error.where = user_line()
     return error

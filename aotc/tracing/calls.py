@@ -166,11 +166,15 @@ def _positional(parameters: Mapping[str, Parameter]) -> tuple[list[str], str | N
 
 
 def _name_positional(
-    names: Sequence[str], rest: str | None, args: Sequence[object]
+    names: Sequence[str], star_name: str | None, args: Sequence[object]
 ) -> Named:
     """Return positional arguments as pairs with their parameters' names."""
     named = list(zip(names, args, strict=False))
-    return named if rest is None else named + [(rest, x) for x in args[len(names) :]]
+    return (
+        named
+        if star_name is None
+        else named + [(star_name, x) for x in args[len(names) :]]
+    )
 
 
 def _user_calls(frame: FrameType) -> bool:
@@ -207,16 +211,18 @@ class _Misfit(Exception):
     """Raised for a value that does not fit an annotation."""
 
 
-def _checked_argument(name: str, value: object, static: dict[str, object]) -> object:
+def _checked_argument(
+    name: str, value: object, annotations: dict[str, object]
+) -> object:
     """Return an argument converted by its annotation; refuse one that does not fit."""
-    if name not in static:
+    if name not in annotations:
         return value
     try:
-        return _convert(static[name], value)
+        return _convert(annotations[name], value)
     except _Misfit:
         fail(
             "bad-argument",
-            f"expected '{name}' to be {_annotation_in_words(static[name])}; got "
+            f"expected '{name}' to be {_annotation_in_words(annotations[name])}; got "
             f"{shown_value(value)}",
         )
 
@@ -348,26 +354,26 @@ _MEANINGS: dict[object, tuple[str, str]] = {
 }
 
 
-def _annotation_in_words(hint: object, several: bool = False) -> str:
+def _annotation_in_words(hint: object, plural: bool = False) -> str:
     """Return the plain-language name of an annotation, for messages."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in _MEANINGS:
-        return _MEANINGS[hint][several]
+        return _MEANINGS[hint][plural]
     if hint == int | SymbolicDim:
-        return "sizes" if several else "a size"
+        return "sizes" if plural else "a size"
     if origin in (UnionType, typing.Union):
-        return " or ".join(_annotation_in_words(part, several) for part in inner)
+        return " or ".join(_annotation_in_words(part, plural) for part in inner)
     if origin is Sequence:
-        return ("lists of " if several else "a list of ") + _annotation_in_words(
+        return ("lists of " if plural else "a list of ") + _annotation_in_words(
             inner[0], True
         )
     if origin is tuple:
         count = f"{len(inner)} " if Ellipsis not in inner else ""
-        lists = f"lists of {count}" if several else f"a list of {count}"
+        lists = f"lists of {count}" if plural else f"a list of {count}"
         return lists + _annotation_in_words(inner[0], True)
     if origin is Callable:
-        return "functions" if several else "a function"
-    return getattr(hint, "__name__", "value") + ("s" if several else "")
+        return "functions" if plural else "a function"
+    return getattr(hint, "__name__", "value") + ("s" if plural else "")
 
 
 # ---- what messages show -------------------------------------------------------------
@@ -376,9 +382,9 @@ _LONGEST = 4  # parts of a list that are shown
 _WIDEST = 40  # characters of a value
 
 
-def _shown_call(name: str, given: Named) -> str:
+def _shown_call(name: str, pairs: Named) -> str:
     """Return a call as text, for messages."""
-    return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in given)})"
+    return f"{name}({', '.join(f'{key}={shown_value(value)}' for key, value in pairs)})"
 
 
 def shown_value(value: object) -> str:

@@ -139,7 +139,7 @@ class _CaptureSearch:
         self._values = 0
 
     def function(self, function: object) -> None:
-        """Search a function, and the arguments that partials give it."""
+        """Search a function for captures, and the arguments that partials give it."""
         text, place = getattr(function, "__name__", "function"), ("", 0)
         inner = function
         while isinstance(inner, functools.partial):
@@ -150,7 +150,9 @@ class _CaptureSearch:
     # ---- values
 
     def value(self, value: object, text: str, place: Place) -> None:
-        """Search a value: functions, methods, classes and objects in it."""
+        """Search a value for captures: functions, methods, classes and objects in
+        it.
+        """
         kind = type(value)  # of proxies, isinstance would ask what they stand for
         if issubclass(kind, _INERT) or id(value) in self._seen:
             return
@@ -185,7 +187,7 @@ class _CaptureSearch:
             self._object(value, text, place)
 
     def _look_into(self, value: object, text: str) -> None:
-        """List an object whose attributes code may read by name."""
+        """Add an object to those whose attributes code may read by name."""
         if len(self._objects) >= _MOST:
             self.found.is_whole = False
         else:
@@ -309,7 +311,9 @@ class _CaptureSearch:
     # ---- code
 
     def _function(self, function: types.FunctionType, text: str, place: Place) -> None:
-        """Search a function: its code and defaults, or the closure of a library's."""
+        """Search a function for captures: code and defaults, or the closure of a
+        library's.
+        """
         self.value(vars(function).get("__wrapped__"), text, place)
         cells = dict(
             zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -476,7 +480,9 @@ def leading_attributes(steps: Iterable[dis.Instruction]) -> Iterator[str]:
 
 
 def _is_fixed(name: str, value: object) -> bool:
-    """Return whether a name refers to a library's object that has this name there."""
+    """Return whether a value is a module, or a library's object that has this name
+    there.
+    """
     if issubclass(type(value), types.ModuleType):
         return True
     if not callable(value):

@@ -82,12 +82,14 @@ class _CustomFunction:
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run a call untraced; return its flat outputs and its derivative rule."""
+        """Execute a call eagerly; return flat outputs, the kind of its rule, and the
+        rule.
+        """
         raise NotImplementedError
 
     def _body(self, trace: Trace, types: list[Tensor], structure: Structure) -> Body:
-        """Return the traced function, annotated with its rules; the same one inside
-        its rules.
+        """Trace the function and its rules; return its body, which these rules get as
+        well.
         """
         key = (id(trace.module), tuple(types), structure)
         if key in self._under_way:
@@ -157,7 +159,9 @@ class _Execution:
     def record(
         self, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run the function untraced; return its flat outputs and derivative rule."""
+        """Execute the function eagerly; return flat outputs, the kind of its rule, and
+        the rule.
+        """
         self.custom.require_rules()
         return self.custom.record(self, arrays)
 
@@ -197,7 +201,9 @@ class custom_vjp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run `forward` untraced; return its outputs and the rule `backward`."""
+        """Execute `forward` eagerly; return flat outputs and a rule on cotangents, by
+        kind.
+        """
         forward, rule = self._require_rule_pair()
         args = execution.arguments.unflatten(arrays)
         result, residuals = _as_pair(forward, forward(*args))
@@ -285,7 +291,9 @@ class custom_jvp(_CustomFunction):  # noqa: N801 - used as a decorator
     def record(
         self, execution: _Execution, arrays: Sequence[Array]
     ) -> tuple[list[Array], _NodeKind, ArrayRule]:
-        """Run the function untraced; return its outputs and a tangent rule."""
+        """Execute the function eagerly; return flat outputs and a rule on tangents, by
+        kind.
+        """
         given, arguments = self._require_jvp_rule(), execution.arguments
         primals = arguments.unflatten(arrays)
         outputs = execution.outputs_of(self(*primals))

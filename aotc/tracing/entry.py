@@ -395,8 +395,8 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _source(declared: EntryFunction, name: str) -> PyTree:
-    """Return a parameter's declared source, or a Weights or State of its name in the
-    module.
+    """Return what a parameter is declared as, or a Weights or State of its name; else
+    None.
     """
     if name in declared.sources:
         return declared.sources[name]

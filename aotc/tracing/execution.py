@@ -143,7 +143,9 @@ class Executing:
             return emit_all(name, *operands, **attributes)
 
     def _call_outside(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """Execute a custom-derivative function in the scope around this one."""
+        """Execute a custom-derivative function in the scope around this one; return
+        results.
+        """
         with enter_scope(self.parent):
             return call_custom(custom, arrays)
 
@@ -210,7 +212,9 @@ class Tape(Executing):
     def apply(
         self, name: str, operands: Sequence[Array], attributes: dict[str, object]
     ) -> list[Array]:
-        """Execute an op in the outer scope; record it if an operand is active."""
+        """Execute an op in the outer scope, recorded if an operand is active; return
+        results.
+        """
         given = [self.variable(array) for array in operands]
         primals = self._apply_outside(name, [x.primal for x in given], attributes)
         active = not OPS[name].is_constant and any(x.is_active for x in given)
@@ -221,8 +225,8 @@ class Tape(Executing):
         return results
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """Execute a custom-derivative function; record its rule if an operand is
-        active.
+        """Execute a custom-derivative function, recorded if an operand is active;
+        return its flat results.
         """
         given = [self.variable(array) for array in arrays]
         primals = [x.primal for x in given]
@@ -264,7 +268,9 @@ class Rebound(Executing):
         return self._apply_outside(name, list(map(self.current, operands)), attributes)
 
     def call(self, custom: CustomCall, arrays: Sequence[Array]) -> list[Array]:
-        """Execute a custom-derivative function on the replacements of its operands."""
+        """Execute a custom-derivative function on replaced operands; return its
+        results.
+        """
         return self._call_outside(custom, list(map(self.current, arrays)))
 
 

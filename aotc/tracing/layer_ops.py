@@ -102,7 +102,7 @@ class LayerInterceptor:
         kwargs: Mapping[str, PyTree],
         names_of: Callable[[Structure], Sequence[str]] = leaf_names,
     ) -> Result:
-        """Call a function of weights and inputs with its layers intercepted.
+        """Call a function with the layers in it intercepted; return its result.
 
         Args:
             function: that is called.
@@ -135,7 +135,7 @@ class LayerInterceptor:
         return array
 
     def name_of(self, layer: LayerOp) -> str:
-        """Return the name of a layer's weight, with a number from its second use on."""
+        """Return a weight's name, with `#2`, `#3`, … from the second call for it on."""
         source = layer.weight.source
         self._counts[source] += 1
         count = self._counts[source]

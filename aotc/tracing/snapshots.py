@@ -66,7 +66,7 @@ class Snapshot:
         return all(cell.cell_contents is value for cell, value in self._cells)
 
     def _contents_are_same(self) -> bool:
-        """Return whether containers and arrays have the same elements as when saved."""
+        """Return whether saved containers and arrays still have the same elements."""
         for container, parts in self._containers:
             if len(container) != len(parts) or not all(map(is_, container, parts)):
                 return False

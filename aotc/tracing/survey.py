@@ -61,7 +61,7 @@ class Survey:
         }
 
     def _count(self, kind: str) -> int:
-        """Return the number of uses of ops with findings of a kind."""
+        """Return the number of uses of ops that findings of a kind list."""
         return sum(each.count for each in self.findings if each.kind == kind)
 
     def note(
@@ -140,8 +140,8 @@ def without_survey() -> Iterator[None]:
 def import_node(
     node: Hashable, op: str, compute: Callable[[], _T], placeholder: Callable[[], _T]
 ) -> _T:
-    """Compute a node's results and record the outcome; a tolerant survey uses
-    placeholders.
+    """Return a node's results and record the outcome; placeholders in a tolerant
+    survey.
 
     Args:
         node: tells one node of the source from another; the same one may come again,

@@ -216,9 +216,7 @@ def emit_all(name: str, *operands: Array, **attributes: object) -> list[Array]:
 
 
 def _are_numbers(operands: Sequence[Array]) -> bool:
-    """Return whether all operands are weak numbers or constants, some of them of
-    calls.
-    """
+    """Return whether all operands are numbers, and some of these given by each call."""
     return any(x._is_weak for x in operands) and all(
         x._is_weak or (x._data is not None and not x._data.ndim) for x in operands
     )

@@ -138,7 +138,7 @@ def jvp(
 def linearize(
     function: Callable[..., object], *primals: PyTree
 ) -> tuple[object, Callable[..., object]]:
-    """Return a function's result, and its linear approximation at `primals`.
+    """Return a function's result, and the linear function from tangents to its tangent.
 
     Args:
         function: of pytrees of arrays.
@@ -292,8 +292,8 @@ def _require_scalar(
 
 
 def _matching(what: str, traced: Function, tree: PyTree) -> list[Array]:
-    """Return the leaves of `tree` that match the float leaves of a function's
-    result.
+    """Return a tree's leaves at the float leaves of a function's result, as typed
+    arrays.
     """
     form, outputs = traced.body.tree, traced.body.outputs
     leaves, names = leaves_like(f"{what}s", form, tree), leaf_names(form)

@@ -74,7 +74,7 @@ class Executed:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """Return the function's outputs, and those of its derivative by the tape."""
+        """Return the outputs, and those of a derivative for the (co)tangents `more`."""
         smooth = [y for y in self._outputs if dtypes.is_float(y.primal.dtype)]
         assert isinstance(derived, (Vjp, Jvp))
         wrt = [self._inputs[number] for number in derived.wrt]

@@ -82,9 +82,7 @@ def _jacobian(
 
 
 def _reverse_rows(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
-    """Return rows of the Jacobian by a one-hot cotangent for each element of each
-    result.
-    """
+    """Return the Jacobian of each result by each leaf in `wrt`, by reverse mode."""
     outputs, derived = traced.body.outputs, Vjp(traced.body.name, wrt)
 
     def of_output(chosen: int) -> list[Array]:
@@ -104,9 +102,7 @@ def _reverse_rows(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
 
 
 def _forward_columns(traced: Function, wrt: tuple[int, ...]) -> list[list[Array]]:
-    """Return columns of the Jacobian by a one-hot tangent for each element of
-    arguments.
-    """
+    """Return the Jacobian of each result by each leaf in `wrt`, by forward mode."""
 
     def by_leaf(leaf: int) -> list[Array]:
         derived = Jvp(traced.body.name, (leaf,))

@@ -73,7 +73,9 @@ def _looped(
     stacked: Sequence[int],
     size: int,
 ) -> tuple[list[Array], Structure]:
-    """Call a function for each element in a Python loop; return stacked results."""
+    """Call a function for each element in a loop; return stacked results and their
+    form.
+    """
     rows = CollectedResults(function)
     for number in range(size):
         element = [x[number] if i in stacked else x for i, x in enumerate(arrays)]

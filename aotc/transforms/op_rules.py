@@ -87,8 +87,7 @@ def jvp_rule(
     operands: Sequence[Tensor],
     moved: Sequence[int],
 ) -> RecordedRule:
-    """Record an op's JVP rule: from tangents of operands in `moved` to those of
-    results.
+    """Record an op's JVP rule: from tangents of the operands numbered in `moved`.
 
     Raises:
         CompileError: the op has no such rule.
@@ -144,7 +143,9 @@ def _seeds(
     results: Sequence[Tensor],
     moved: Sequence[int],
 ) -> list[Tensor | None]:
-    """Return the types of a rule's tangent or cotangent arguments; None for zero."""
+    """Return the types of the tangents or cotangents that a rule takes; None for
+    zero.
+    """
     if kind == "vjp":
         return [tensor if dtypes.is_float(tensor.dtype) else None for tensor in results]
     return [tensor if i in moved else None for i, tensor in enumerate(operands)]
@@ -153,7 +154,7 @@ def _seeds(
 def _recorded_rule(
     block: Block, op: Operation, found: Sequence[Value | None]
 ) -> RecordedRule:
-    """Read the ops that a rule emitted into a block behind the op itself."""
+    """Return the ops that a rule emitted behind the op itself in a block, as a rule."""
     count = len(op.operands)
     arguments = list(block.arguments)
     known = [*arguments[:count], *op.results, *arguments[count:]]

@@ -69,7 +69,7 @@ def _accumulate(
 
 
 def _pulled_through(node: Node, known: Slopes) -> list[tuple[Variable, Array]]:
-    """Return the cotangents of a node's operands from those of its results."""
+    """Return a node's operands with their cotangents, from those of its results."""
     smooth = [value for value in node.results if value.is_active]
     given = [known[y] if y in known else _zero(y) for y in smooth]
     try:

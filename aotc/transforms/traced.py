@@ -60,7 +60,8 @@ class TracedFunction:
     def apply(
         self, derived: Derived, more: Sequence[Array]
     ) -> tuple[list[Array], list[Array]]:
-        """Call a transformed function; return the body's outputs and the added ones.
+        """Emit a call of a transformed function; return the body's outputs and added
+        ones.
 
         It is called where tracing is now, which may be in a function nested in the one
         that the arguments are of.

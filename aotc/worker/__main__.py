@@ -142,7 +142,7 @@ def leave_out_verification(invocation: Invocation) -> None:
 
 
 def run_rewrites(rewrites: Runner, after: str, module: Any) -> bool:
-    """Run aotc's passes that follow an IREE phase; return whether the module is valid.
+    """Run aotc's passes that follow an IREE phase; return False for an invalid module.
 
     Returns:
         Whether they left a valid module, where each pass of aotc's is verified.

@@ -100,7 +100,9 @@ class _AlignmentAnalysis:
         return self._known[resource]
 
     def _begins(self, resource: ir.Value) -> bool:
-        """Return whether the op that makes a resource lets it begin at a multiple."""
+        """Return whether the op that makes a resource begins it at a multiple of 16
+        bytes.
+        """
         block_or_op = resource.owner
         if not hasattr(block_or_op, "name"):
             return self._argument_begins(resource, block_or_op)
@@ -124,8 +126,8 @@ class _AlignmentAnalysis:
         return False
 
     def _argument_begins(self, resource: ir.Value, block: ir.Block) -> bool:
-        """Return whether a block argument begins at a multiple, by the captured
-        operand.
+        """Return whether the operand behind a block argument begins at such a
+        multiple.
         """
         op = block.owner
         if op.name != "stream.cmd.execute":

@@ -111,8 +111,8 @@ def _is_mark(op: ir.Operation) -> bool:
 
 
 def _block_sizes(op: ir.Operation, block: int) -> list[int]:
-    """Return the size of each reduction loop in a block; inner loops as a whole if they
-    fit.
+    """Return how many steps of each reduction loop a block has; inner ones first fill
+    it.
 
     Loops of unknown length share what there is room for.
     """

@@ -184,7 +184,7 @@ class _Run:
         return self._host.is_external(name)
 
     def form(self, *computed: Hashable) -> int:
-        """Return a number that identifies a computation: equal for equal arguments."""
+        """Return a number for a computation, the same for equal arguments."""
         return self._forms.setdefault(computed, len(self._forms))
 
     def allocate(self, size: Known, kind: str) -> _Buffer:
@@ -280,8 +280,9 @@ def _unknown_results(run: _Run, step: HostOp, operands: list[Known]) -> Sequence
 
 
 def _arithmetic(compute: Callable[..., int]) -> Any:
-    """Return the interpretation of an integer op; IREE's 64-bit indices never
-    overflow.
+    """Return a function that interprets an integer op: None for unknown operands.
+
+    IREE's 64-bit indices never overflow.
     """
 
     def act(run: _Run, step: HostOp, operands: list[Known]) -> Sequence[Known]:
@@ -293,7 +294,7 @@ def _arithmetic(compute: Callable[..., int]) -> Any:
 
 
 def _over_ranges(compute: Callable[..., int]) -> object:
-    """Return the interpretation of an op on numbers and Ranges, by their ends.
+    """Return a function that interprets an op on numbers and Ranges, by their ends.
 
     A division is, by what is above 0.
     """

@@ -120,8 +120,9 @@ def _is_entry(op: ir.Operation) -> bool:
 
 
 def _large_blocks(function: ir.Operation, pooled: int) -> Iterator[_EntryAllocation]:
-    """Yield blocks that a function allocates once per call, with the number of their
-    global.
+    """Yield blocks above `pooled` bytes that a function allocates once in each call.
+
+    Each comes with the number of the global that is to hold it.
 
     Each has the first place that no other holds at that time.
     """

@@ -20,7 +20,8 @@ from aotc.passes.outlining import Outlining, replace_by_call
 
 
 def write_group(group: JoinedProducts, outlining: Outlining) -> bool:
-    """Replace the calls of some products by one call of a joined region.
+    """Replace the calls of a group by one of a joined region; return False if
+    impossible.
 
     Args:
         group: the products.
@@ -60,7 +61,7 @@ def _operands(products: Sequence[ProductCall]) -> list[Value]:
 
 
 def _joined(products: Sequence[ProductCall], tile: ContractionTile) -> list[Value]:
-    """Emit the concatenated packed weights for a joined kernel; return them."""
+    """Emit the packed weights of all products in a row, as joined kernels read them."""
     if tile.group:
         b, parts = Builder(), zip(*(each.packed for each in products), strict=True)
         elements, *blocks = [*parts]
@@ -79,7 +80,7 @@ def _joined(products: Sequence[ProductCall], tile: ContractionTile) -> list[Valu
 def _split(
     products: Sequence[ProductCall], tile: ContractionTile, arguments: Sequence[Value]
 ) -> list[tuple[Value, ...]]:
-    """Emit each product's packed weights, split from the joined region's arguments."""
+    """Emit the split of joined packed weights; return those of each product."""
     b, parts = Builder(), []
     counts = [tile.panels(each.geometry.features) for each in products]
     for place, _ in enumerate(products[0].packed):

@@ -21,7 +21,10 @@ _Made = dict[tuple[Value, int, int], Value]
 
 
 def run_length(value: Value, axis: int, known: _Runs | None = None) -> int:
-    """Return the run length along an axis: how many consecutive elements are equal.
+    """Return the length of the blocks into which an axis divides, each of equal
+    elements.
+
+    It is 1 where nothing is known.
 
     Args:
         value: a tensor.
@@ -163,7 +166,7 @@ def _merged_axes(op: Reshape, axis: int) -> range | None:
 
 
 def _run_of_axes(value: Value, axes: range, known: _Runs) -> int:
-    """Return the run length along adjacent axes seen as one merged axis."""
+    """Return the `run_length` along adjacent axes seen as one merged axis."""
     shape: Any = Tensor.of(value).shape
     run = 1
     for axis in reversed(axes):

@@ -43,8 +43,8 @@ def ends_with_bytes(value: Value, known: dict[Value, bool]) -> bool:
 
 
 def operand_read(op: GraphOp, numbers: Numbers) -> Value | None:
-    """Return an op's only operand that is no known number; None for ops with
-    several.
+    """Return the operand that an op moves, or computes from and known numbers; else
+    None.
     """
     if moves(op):
         read: Value = op.operands[0]

@@ -113,10 +113,10 @@ def _sides(product: DotGeneral) -> tuple[_ProductSide, _ProductSide]:
     )
 
 
-def _groups(scores: View) -> list[Strides]:
-    """Return the view's strides in three groups: batch and heads, rows, positions."""
-    rank = len(scores.axes)
-    return [scores.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
+def _groups(view: View) -> list[Strides]:
+    """Return a view's strides in three groups: batch and heads, rows, positions."""
+    rank = len(view.axes)
+    return [view.group(axes) for axes in (range(rank - 2), [rank - 2], [rank - 1])]
 
 
 def _query_and_key(scores: AttentionScores) -> tuple[_ProductSide, _ProductSide] | None:

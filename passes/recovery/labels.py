@@ -154,10 +154,12 @@ class SplatValues:
             yield from self._factors_of_op(read, count)
 
     def _factors_of_op(
-        self, read: LabelledValue, count: int
+        self, labelled: LabelledValue, count: int
     ) -> Iterator[tuple[float, tuple[LabelledValue, ...]]]:
-        """Yield such decompositions through a negation, power, product or quotient."""
-        op, operands = read.op, read.operands()
+        """Yield decompositions of the op that makes a value: a number times `count`
+        values.
+        """
+        op, operands = labelled.op, labelled.operands()
         if isinstance(op, Negate):
             for number, found in self.factors(operands[0], count):
                 yield -number, found
@@ -205,10 +207,12 @@ class SplatValues:
         yield from self._terms_of_op(read, count, sign)
 
     def _terms_of_op(
-        self, read: LabelledValue, count: int, sign: int
+        self, labelled: LabelledValue, count: int, sign: int
     ) -> Iterator[tuple[float, tuple[tuple[int, LabelledValue], ...]]]:
-        """Yield such decompositions through a negation, sum or difference."""
-        op, operands = read.op, read.operands()
+        """Yield decompositions of the op that makes a value: a number plus `count`
+        values.
+        """
+        op, operands = labelled.op, labelled.operands()
         if isinstance(op, Negate):
             yield from self.terms(operands[0], count, -sign)
         elif isinstance(op, Add | Subtract):

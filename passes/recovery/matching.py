@@ -86,7 +86,8 @@ class _Matcher:
     def match(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """Yield the matches of a term with `sign` times a value.
+        """Yield the ways to extend the match `found` by a term that is `sign` times a
+        value.
 
         There are none below a value that something else reads, too: a derivative reads
         most, and all ways to read what is below them would be tried.
@@ -101,8 +102,8 @@ class _Matcher:
     def _match_own(
         self, term: Term, read: LabelledValue, sign: int, found: Match
     ) -> Iterator[Match]:
-        """Yield the matches of a term by its kind: choice, sum, product, mean, number,
-        op, ….
+        """Yield extensions of a match by a term's kind: choice, sum, product, mean,
+        number, ….
         """
         match term:
             case ChoiceTerm(choices=choices):
@@ -146,7 +147,9 @@ class _Matcher:
     def _match_all(
         self, rows: Sequence[tuple[Term, LabelledValue, int]], found: Match
     ) -> Iterator[Match]:
-        """Yield the matches of several (term, value, sign) rows at once."""
+        """Yield the ways to extend a match by several (term, value, sign) rows at
+        once.
+        """
         if not rows:
             yield found
             return

@@ -41,9 +41,7 @@ def sweep(
 def _tangents(
     build: Builder, op: Operation, given: Sequence[Tangent]
 ) -> dict[Value, Tangent]:
-    """Emit an op's jvp rule; return the tangents of its float results, None for
-    zero.
-    """
+    """Emit an op's jvp rule; return tangents by result, None for zero."""
     rule = rule_of(op, "jvp")
     if is_call(op):
         smooth = [value for value in op.results if is_float(value)]

@@ -129,7 +129,9 @@ def _cast_finite(b: Builder, x: Value, dtype: str) -> Value:
 
 
 def _scores_in(function: Function) -> set[Value]:
-    """Return the scores that softmax reads, and those they follow the dtype of."""
+    """Return the values that softmax or attention read as scores, and what these
+    follow.
+    """
     ops = function.entry_block.operations
     read = [op.x for op in ops if isinstance(op, Softmax)]
     read += [op.bias for op in ops if isinstance(op, Attention)]
@@ -146,7 +148,9 @@ def _write_op(
     compute: str,
     is_score: bool,
 ) -> tuple[Sequence[Value], str]:
-    """Emit an op on operands of suitable dtypes; return its results, and their kind."""
+    """Emit an op on operands of suitable dtypes; return its results, and how ops take
+    them.
+    """
     kind = kind_of(op, operands, compute)
     if is_score and compute == "f16" and GIVEN in {each.kind for each in operands}:
         kind = WIDE if kind == LOW and op.precision == FOLLOWS else kind
