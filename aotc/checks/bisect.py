@@ -138,7 +138,7 @@ def first_divergence(
         for each in graph_passes(variant):
             (record,) = run_passes(unit, (each,), silently=True)
             if record.changed:
-                call = _same_call(unit.program, entry.name, given)
+                call = _call_after_passes(unit.program, entry.name, given)
                 if is_wrong(*call):
                     return Divergence(str(each))
         module, lowered, arrays = call
@@ -149,20 +149,19 @@ def first_divergence(
         return first
 
 
-def _same_call(
-    program: Program, name: str, given: Mapping[tuple[str, str], object]
+def _call_after_passes(
+    program: Program, name: str, original_arguments: Mapping[tuple[str, str], object]
 ) -> EntryCall:
-    """Return module, entry and arguments that repeat a call on the program before
-    passes.
+    """Return module, entry and arguments that repeat a call after passes have run.
 
     Args:
-        program: in which passes may have made other weights of those that were given.
+        program: after the passes, which may have made other weights of the original.
         name: of the entry.
-        given: the arguments of the entry as it was, by kind and name.
+        original_arguments: those of the entry before the passes, by kind and name.
     """
     entry = program.entry(name)
     made = {("weight", name): array for name, array in program.parameters.items()}
-    known = {**made, **given}
+    known = {**made, **original_arguments}
     values = [np.asarray(known[port.kind, port.name]) for port in entry.arguments]
     return program.module, entry, values
 
@@ -223,7 +222,9 @@ def _noisy(
 def _import_divergence(
     network: Any, inputs: object, rule: ComparisonRule
 ) -> Divergence:
-    """Find the first imported node whose result differs from the framework's own."""
+    """Find the first imported node whose result differs from the framework's own;
+    without a node if there is none.
+    """
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
     theirs = network.original.steps(inputs)
@@ -378,8 +379,8 @@ def _values_at(
     places: Sequence[tuple[int, int]],
     with_op: reference.EvaluateOp | None,
 ) -> list[np.ndarray]:
-    """Evaluate an entry by the reference evaluator; return inner op results by
-    number.
+    """Evaluate an entry by the reference evaluator; return the arrays of inner op
+    results, given by (op number, result number).
     """
     ops = _ops(module, entry)
     wanted = [ops[number].results[index] for number, index in places]
@@ -438,7 +439,8 @@ def _compiled_values(
 def _pack_arguments(
     function: Function, values: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace the fixed-size arguments of a function by one packed argument per dtype.
+    """Pack a function's fixed-size arguments into one per dtype; return all values to
+    call it with.
 
     The new ones come after those that stay. Returns the values of all.
     """

@@ -257,7 +257,7 @@ class _EachBlock:
         return found
 
     def _kind_and_code(self, number: int) -> object:
-        """Return a key: the kind of a block's ops and the form of its compiled code."""
+        """Return a key of a block: its `kind`, and the form of its compiled code."""
         code = self.codes[number]
         return self.blocks[number].kind, code and code.form
 
@@ -336,10 +336,10 @@ class _EachBlock:
         return judge(names, found, expected, Rounding(expected, with_noise))
 
     def _evaluate(
-        self, block: OpBlock, given: Sequence[Value], with_op: reference.EvaluateOp
+        self, block: OpBlock, wanted: Sequence[Value], with_op: reference.EvaluateOp
     ) -> Arrays:
-        """Return values that a block computes from its compiled inputs, by the
-        reference.
+        """Evaluate a block by the reference on its compiled inputs; return the values
+        in `wanted`.
         """
         ops = (*block.stored, *block.ops)
         inputs = {x for op in ops for x in op.operands}
@@ -348,7 +348,7 @@ class _EachBlock:
         known = {x: np.asarray(a) for x, a in known.items() if x not in made}
         with printing.silence():
             return reference.evaluate_part(
-                self.graph, ops, known, self.symbols, given, with_op=with_op
+                self.graph, ops, known, self.symbols, wanted, with_op=with_op
             )
 
 

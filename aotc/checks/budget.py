@@ -115,8 +115,8 @@ def _plans(trial: Unit) -> dict[str, Memory]:
 
 
 def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
-    """Return the planned peak bytes of a call of an entry, or fail if it has no
-    plan.
+    """Return the planned peak bytes of a call of an entry; raise an InputError if it
+    has no plan.
     """
     plan = plans.get(entry.name)
     if plan is not None:

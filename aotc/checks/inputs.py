@@ -172,7 +172,7 @@ def _sizes(
 
 
 def _given_size(contract: Contract, size: int) -> int:
-    """Return a size that the user gave in units of `multiple_of`, if it is allowed."""
+    """Return a user's size in units of `multiple_of`; raise if it is not allowed."""
     outside = size < contract.min or (contract.max is not None and size > contract.max)
     if outside or size % contract.multiple_of:
         raise InputError("bad-size", f"expected {contract}; got {size}")

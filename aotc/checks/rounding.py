@@ -137,8 +137,8 @@ class Noise:
         symbols: Sequence[int],
         found: np.ndarray,
     ) -> np.ndarray:
-        """Return a result with random numbers where the sum of absolute terms
-        overflows.
+        """Return a result with NaN, 0 or infinity at random where the sum of absolute
+        terms overflows.
 
         What is added up on the way, in any order, is at most their sum. What is not
         finite in the operands is so in every order, and left out.
@@ -173,7 +173,7 @@ class Noise:
             if all(_is_exact(x, operands, most, briefly) for x in results):
                 self._seen.exact.add(op)
                 if compares_floats(op, operands, results):
-                    return [self._answer(op, operands, results[0])]
+                    return [self._settle_comparison(op, operands, results[0])]
                 return results
             self._seen.rounding[op] = terms
         moved = self._disturb_operands(op, operands)
@@ -236,11 +236,17 @@ class Noise:
         moved: np.ndarray = (y + (self._disturb(terms) - terms)).astype(y.dtype)
         return moved
 
-    def _answer(self, op: GraphOp, operands: Arrays, found: np.ndarray) -> np.ndarray:
-        """Return the result of a comparison, flipped where rounding may decide it."""
+    def _settle_comparison(
+        self, op: GraphOp, operands: Arrays, result: np.ndarray
+    ) -> np.ndarray:
+        """Return a comparison's result, flipped where rounding noise may decide it.
+
+        It is the opposite of the first evaluation's where the gap of the operands is at
+        most twice its spread.
+        """
         turn = self._turns[op]
         self._turns[op] += 1
-        return self._seen.comparisons.answer(op, turn, operands, found)
+        return self._seen.comparisons.answer(op, turn, operands, result)
 
     def _disturb(
         self,
@@ -249,7 +255,8 @@ class Noise:
         axes: Sequence[int] | None = None,
         scale: float = 1.0,
     ) -> np.ndarray:
-        """Return a copy of a float array with random rounding errors added.
+        """Return an array of floats with random rounding errors added; others
+        unchanged.
 
         Args:
             array: of any dtype; what are no floats has none.
@@ -263,7 +270,7 @@ class Noise:
 
 
 def _is_argument(value: Value) -> bool:
-    """Return whether a value is an entry argument, or one with its elements moved."""
+    """Return whether a value is an entry argument, perhaps rearranged."""
     while not isinstance(value.owner, ir.Block):
         made = value.owner.opview
         if not isinstance(made, GraphOp) or not type(made).rearranges:
@@ -411,8 +418,8 @@ def _is_exact(
 def _inexact(
     result: np.ndarray, alike: Sequence[np.ndarray], most: float
 ) -> np.ndarray:
-    """Return the finite elements that are neither integers nor equal to an
-    operand's.
+    """Return the finite elements that are no exact integers, nor equal, up to sign, to
+    an element in the same place of an array in `alike`.
     """
     left: np.ndarray = np.isfinite(result)
     left &= (result != np.rint(result)) | (abs(result) > most)

@@ -158,7 +158,9 @@ def _whole_work(full: bool) -> WorkBudget:
 def _refused_rows(
     points: Sequence[Entry], refused: Mapping[Target, str]
 ) -> list[SelfCheck]:
-    """Return skipped findings for targets whose code cannot be loaded here."""
+    """Return findings, as not compared, of each entry on targets whose code cannot be
+    loaded here.
+    """
     return [
         SelfCheck(entry.name, str(target)).skip(
             {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
@@ -171,7 +173,7 @@ def _refused_rows(
 def _unknown_rows(
     points: Sequence[Entry], known: Container[str], running: _Running
 ) -> list[SelfCheck]:
-    """Return skipped findings for entries that the graph has no function of."""
+    """Return findings, as not compared, of entries without a function in the graph."""
     return [
         SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
         for variant, _ in running
@@ -194,7 +196,7 @@ def _jobs(
 def skipped_checks(
     program: Program, targets: Sequence[Target], why: str
 ) -> list[SelfCheck]:
-    """Return skipped findings for entries without a reference to compare with."""
+    """Return findings that no entry was compared on these targets, and why."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
@@ -321,7 +323,9 @@ def _findings(
     work: WorkBudget,
     evaluate: Evaluate,
 ) -> _Findings:
-    """Compare an item on each target; return functions that record what was found."""
+    """Compare an item on each target; return functions that add it to the findings, by
+    target, and why there was nothing to compare, if so.
+    """
     try:
         trial = evaluate(checked, item, work)
     except NothingToCompare as reason:
@@ -387,7 +391,7 @@ def _start(
 def _finding(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> _Finding:
-    """Compare an item on one target; return a function that records what was found."""
+    """Compare an item on one target; return a function that adds it to the findings."""
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)
@@ -468,7 +472,8 @@ def _with_blocks(row: SelfCheck, item: CheckItem, found: BlockFindings) -> SelfC
 def _verdicts(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> list[Verdict]:
-    """Run an item's calls on a target; return the verdict on each result.
+    """Run an item's calls on a target; return the verdict on each result, or raise if
+    one is wrong.
 
     Raises:
         CompileError: one is wrong.

@@ -30,8 +30,8 @@ class Spare:
             self._left -= work
 
     def covers(self, checked: CheckedEntry, item: CheckItem) -> bool:
-        """Return whether the remaining work suffices for an item, judged by one of its
-        sizes.
+        """Return whether the remaining work suffices for an item, judged by what
+        another of its sizes took.
         """
         key = checked.entry.name, tuple(item.sizes.items())
         work = self._known.get(key, inf)

@@ -204,7 +204,9 @@ def _declare_checks(
 def _declare_check(
     module: Module, name: str, widened: Widened, point: Point
 ) -> DerivativeCheck:
-    """Add the function that checks a widened function's derivative to the module."""
+    """Add a function that checks a widened function's derivative to the module; return
+    its check.
+    """
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
         of = derive(widened)

@@ -162,7 +162,7 @@ class DerivativeCheck:
         return [self.inputs[i] for i in self.wrt]
 
     def entry(self) -> Entry:
-        """Return the entry as the backend exports it."""
+        """Return the function as an `Entry`, as the backend exports it."""
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
@@ -238,7 +238,9 @@ class DerivativeCheck:
         return moved
 
     def _measure_at(self, run: Run, at: Evaluated) -> tuple[float | None, float]:
-        """The figures of `measure` at one point."""
+        """Return the relative errors of the dot-product test (None without both modes)
+        and the finite-difference test at one point.
+        """
         products = [_dot(at.gradients, at.v)] if self.modes.reverse else []
         products += [_dot(at.w, at.slopes)] if self.modes.forward else []
         slope, size = products[0], _norm(at.gradients or at.slopes)
