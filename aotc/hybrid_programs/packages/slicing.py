@@ -88,7 +88,9 @@ class ProgramSlice:
         return [*names, *self._values_of_modules(reached)]
 
     def _values_of_modules(self, changed: set[int]) -> list[str]:
-        """Return the dotted names of other modules' data that the slice reads."""
+        """Return the dotted names of other modules' data that the slice reads, except
+        of Python's own modules and of objects in `changed`.
+        """
         found = set[str]()
         for dotted in chains(self.statements):
             owner = resolve(dotted.rpartition(".")[0], self._scope)

@@ -36,8 +36,7 @@ _LONGEST = 600.0  # seconds of an import
 
 
 def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """Return a content digest of each dotted name's value, or "missing"; None if not
-    comparable.
+    """Map dotted names to digests of values, "missing", or None if incomparable.
 
     Args:
         scope: the names of a module, and what they stand for.
@@ -48,8 +47,8 @@ def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str 
 
 
 def _digest(scope: Mapping[str, object], dotted: str, module: str) -> str | None:
-    """Return a content digest of a dotted name's value, or "missing"; None if not
-    comparable.
+    """Return a digest of a dotted name's value, "missing" if there is none, or None if
+    the value cannot be compared.
     """
     first, *rest = dotted.split(".")
     if first not in scope:

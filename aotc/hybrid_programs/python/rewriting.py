@@ -138,7 +138,7 @@ class Rewriter:
         after: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite a statement that is not part of a run; its blocks may have runs."""
+        """Rewrite a statement that no `Run` may contain; its blocks may have some."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
             reason = "functions inside see its variables change"
             counts = (
@@ -192,8 +192,8 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Return a call of a new run; the statements themselves where there can be no
-        run.
+        """Replace statements by a call of a new `Run`; return them as they are where
+        nothing in them computes.
         """
         if not body or not computes(body):
             return body
@@ -212,7 +212,9 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite statements some of which read variables that may be unassigned."""
+        """Replace each of some statements by a `Run` of its own where it reads no
+        variable that may be unassigned.
+        """
         if len(body) == 1:
             (node,) = body
             if _is_block(node):
@@ -232,7 +234,9 @@ class Rewriter:
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> ast.stmt:
-        """Return a statement that Python executes, with runs in its blocks."""
+        """Return a copy of a statement that Python executes, in whose blocks calls of
+        `Run`s replace what may be compiled.
+        """
         inner, lost = place, deletes(*getattr(node, "body", []))
         match node:
             case ast.If():
