@@ -166,8 +166,8 @@ def _require_all(
 
 
 def _array(value: object, leaf: Leaf) -> Array:
-    """Convert a value to an array of an input's dtype; raise if that would change
-    it.
+    """Return a value as a NumPy array of its own dtype; raise if it is no array, or has
+    masked elements.
     """
     if not hasattr(value, "__array__"):
         raise InputError(
