@@ -307,13 +307,17 @@ class _CodeBisection:
             for index in range(len(op.results))
         ]
 
-    def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """Return the error of each numbered result, None if right; None if the code
-        dies.
+    def _errors(
+        self, result_numbers: Sequence[tuple[int, int]]
+    ) -> list[float | None] | None:
+        """Return the error of each of these op results, None if right; None for all if
+        the code dies.
         """
-        values_at = partial(_values_at, self.module, self.entry, self.values, places)
+        values_at = partial(
+            _values_at, self.module, self.entry, self.values, result_numbers
+        )
         try:
-            found = self._compiled_values(places)
+            found = self._compiled_values(result_numbers)
         except CompileError as error:
             if error.code != DIED:
                 raise
@@ -322,7 +326,9 @@ class _CodeBisection:
             return None
         return self.rule.errors(found, values_at(None), values_at)
 
-    def _compiled_values(self, places: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    def _compiled_values(
+        self, result_numbers: Sequence[tuple[int, int]]
+    ) -> list[np.ndarray]:
         """Compile the entry to return these op results, run it, and return their
         arrays.
 
@@ -332,7 +338,7 @@ class _CodeBisection:
         half of the results is computed by itself.
         """
         given = self.module, self.entry, self.variant, self.values
-        halves = [places]
+        halves = [result_numbers]
         found: list[np.ndarray] = []
         while halves:
             part = halves.pop(0)
@@ -346,9 +352,11 @@ class _CodeBisection:
                 self._packs = True
         return found
 
-    def _divergence_at(self, place: tuple[int, int], error: float | None) -> Divergence:
+    def _divergence_at(
+        self, result_number: tuple[int, int], error: float | None
+    ) -> Divergence:
         """Return the divergence at an op, given by (op number, result number)."""
-        op = _ops(self.module, self.entry)[place[0]]
+        op = _ops(self.module, self.entry)[result_number[0]]
         return Divergence("compile", _title(op), where_of(op), error)
 
 
@@ -376,14 +384,14 @@ def _values_at(
     module: Module,
     entry: Entry,
     values: Sequence[np.ndarray],
-    places: Sequence[tuple[int, int]],
+    result_numbers: Sequence[tuple[int, int]],
     with_op: reference.EvaluateOp | None,
 ) -> list[np.ndarray]:
     """Evaluate an entry by the reference evaluator; return the arrays of inner op
     results, given by (op number, result number).
     """
     ops = _ops(module, entry)
-    wanted = [ops[number].results[index] for number, index in places]
+    wanted = [ops[number].results[index] for number, index in result_numbers]
     kept, found = set(wanted), dict[Value, np.ndarray]()
 
     def keep(op: Operation, _: list[np.ndarray], results: list[np.ndarray]) -> None:
@@ -399,7 +407,7 @@ def _compiled_values(
     entry: Entry,
     variant: CompiledVariant,
     values: Sequence[np.ndarray],
-    places: Sequence[tuple[int, int]],
+    result_numbers: Sequence[tuple[int, int]],
     *,
     packs: bool,
 ) -> list[np.ndarray]:
@@ -410,14 +418,16 @@ def _compiled_values(
         entry: of it.
         variant: that is compared.
         values: the arguments of the entry.
-        places: of the values.
+        result_numbers: op and result number of each value to return.
         packs: whether arguments of fixed sizes are put together.
     """
     module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]
     ops = list(function.entry_block.operations)
-    _return_only(function, [ops[number].results[index] for number, index in places])
+    _return_only(
+        function, [ops[number].results[index] for number, index in result_numbers]
+    )
     symbols = reference.bind_symbols(signature(function)[0], values)
     if packs:
         values = _pack_arguments(function, values)

@@ -135,7 +135,9 @@ def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
 
 
 def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
-    """Rematerialize values of an entry until a call takes at most `most` bytes."""
+    """Rematerialize values of an entry until a call takes at most `most` bytes; return
+    the `Fit`, or raise.
+    """
     if entry.symbols:
         raise InputError(
             "symbolic-memory",

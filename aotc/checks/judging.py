@@ -406,7 +406,9 @@ class ToleranceRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within a tolerance; see `ComparisonRule`."""
+        """Return the errors beyond a tolerance, None where within it; see
+        `ComparisonRule`.
+        """
         compared = (
             compare("", x, y, self.tolerance)
             for x, y in zip(found, expected, strict=True)
@@ -425,7 +427,9 @@ class RoundingRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within the effect of rounding; see `ComparisonRule`."""
+        """Return the errors beyond the effect of rounding, None where within it; see
+        `ComparisonRule`.
+        """
         if noisy is None:
             return ToleranceRule().errors(found, expected, None)
         rounding = Rounding(expected, noisy)

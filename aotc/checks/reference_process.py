@@ -35,8 +35,8 @@ class ReferenceProcess:
     def trial_of(
         self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> RemoteTrial:
-        """Let the process evaluate the calls of an item; return them as a trial (see
-        `aotc.checks.trials.trial_of`).
+        """Let the process evaluate the calls of a check item; return them as a trial
+        (see `aotc.checks.trials.trial_of`).
 
         The process forgets the trial before.
 

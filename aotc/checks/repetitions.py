@@ -183,11 +183,11 @@ class _BlockReader:
         code = rows, tuple(names[x] for x in given)
         return BlockCode((_key_in_graph(block, arguments, ports), code), weights)
 
-    def _names_of_others(self, block: OpBlock, given: Sequence[Value]) -> Names:
-        """Map lowered values of other blocks to names; those that it reads are
-        numbered.
+    def _names_of_others(self, block: OpBlock, block_results: Sequence[Value]) -> Names:
+        """Map lowered values that other blocks give to names; those that this block
+        reads are numbered.
         """
-        others = {x for x in self._lowered_of.values() if x not in given}
+        others = {x for x in self._lowered_of.values() if x not in block_results}
         beside = {x: ("beside", self._place_of.get(x)) for x in others}
         taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
         return {**beside, **taken}

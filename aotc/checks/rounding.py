@@ -114,28 +114,28 @@ class Noise:
                 self._seen.normal.add(place)
         return found
 
-    def _with_open_sums(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
+    def _with_open_sums(self, operands: Arrays, result: np.ndarray) -> np.ndarray:
         """Return a sum with random numbers where infinities of both signs make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
         of infinity less infinity is infinite.
         """
-        if not is_float(found):
-            return found
-        some = np.array(_OVERFLOWED[-1], found.dtype)
-        numbers = self._rng.integers(len(some), size=found.shape)
-        is_open = np.isnan(found)
+        if not is_float(result):
+            return result
+        some = np.array(_OVERFLOWED[-1], result.dtype)
+        numbers = self._rng.integers(len(some), size=result.shape)
+        is_open = np.isnan(result)
         if not is_open.any():
-            return found
+            return result
         is_open &= ~np.isnan(operands[0]) & ~np.isnan(operands[1])
-        return np.where(is_open, some[numbers], found)
+        return np.where(is_open, some[numbers], result)
 
     def _with_open_overflows(
         self,
         op: GraphOp,
         operands: Arrays,
         symbols: Sequence[int],
-        found: np.ndarray,
+        result: np.ndarray,
     ) -> np.ndarray:
         """Return a result with NaN, 0 or infinity at random where the sum of absolute
         terms overflows.
@@ -147,8 +147,8 @@ class Noise:
         with np.errstate(over="ignore"):
             (largest,) = self._evaluate(op, sizes, symbols)
         some = _OVERFLOWED[self._seed % len(_OVERFLOWED)]
-        chosen = self._rng.choice(some, found.shape).astype(found.dtype)
-        return np.where(np.isfinite(largest), found, chosen)
+        chosen = self._rng.choice(some, result.shape).astype(result.dtype)
+        return np.where(np.isfinite(largest), result, chosen)
 
     def _rounded(
         self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
@@ -437,10 +437,10 @@ def _is_whole(array: np.ndarray) -> bool:
     return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
-def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
+def _are_among(x: np.ndarray, arrays: Sequence[object]) -> bool:
     """Return whether each number occurs, up to its sign, in one of the arrays."""
     return all(
-        any(((y == number) | (y == -number)).any() for y in given) for number in x
+        any(((y == number) | (y == -number)).any() for y in arrays) for number in x
     )
 
 

@@ -230,7 +230,8 @@ def call_sequence_of(
     seed: int,
     uses: Mapping[str, Use] | None = None,
 ) -> CallSequence:
-    """Draw the calls of an item: one, or two in a row if the entry updates a state.
+    """Draw the calls of a check item: one, or two in a row if the entry updates a
+    state.
 
     Args:
         program: that is checked.

@@ -64,8 +64,8 @@ class TrialServer:
         left: float,
         most: float,
     ) -> TrialFacts:
-        """Evaluate the calls of an item; return the item, inputs and states that were
-        used.
+        """Evaluate the calls of a check item; return the item, inputs and states that
+        were used.
 
         Args:
             entry: its name.

@@ -90,7 +90,7 @@ class EvaluatedTrial:
 def trial_of(
     checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> EvaluatedTrial:
-    """Evaluate the calls of an item with the reference evaluator; return them as a
+    """Evaluate the calls of a check item with the reference evaluator; return them as a
     trial.
 
     Where no result is finite, masks show the first position and are tried again: a row
@@ -110,8 +110,8 @@ def trial_of(
 def _compute(
     checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> EvaluatedTrial:
-    """Draw an item's calls and evaluate them by the reference, within the work
-    budget.
+    """Draw a check item's calls and evaluate them by the reference, within the work
+    budget; return them as a trial.
     """
     try:
         work.hold(input_elements(checked.entry, item.sizes))

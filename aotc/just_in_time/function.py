@@ -309,23 +309,23 @@ class JitFunction:
         return self._add(self._trace_for(call, values))
 
     def _add(
-        self, found: TracedSpecialization | KeptCode, pending: Pending | None = None
+        self, source: TracedSpecialization | KeptCode, pending: Pending | None = None
     ) -> CodeVariant:
         """Compile a traced function, or take cached code; add it as a variant and
         return that.
 
         Args:
-            found: what it is made of.
+            source: what it is made of.
             pending: calls in the meantime, of which the last one is compared before
                 others have the code.
         """
-        if isinstance(found, KeptCode):
-            made = found.made
+        if isinstance(source, KeptCode):
+            made = source.made
         else:
-            made = compile_program(found.program, self._target, self._threads)
-            if found.recipe is not None and made.kept is not None:
-                note_kept(found.recipe, made.kept)
-        variant = CodeVariant(found, made)
+            made = compile_program(source.program, self._target, self._threads)
+            if source.recipe is not None and made.kept is not None:
+                note_kept(source.recipe, made.kept)
+        variant = CodeVariant(source, made)
         if pending is not None and pending.last is not None:
             variant.compare(pending.last)
         with self._lock:

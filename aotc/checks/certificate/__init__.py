@@ -189,8 +189,8 @@ def _certificates(
 def _declare_checks(
     module: Module, number: int, point: Point
 ) -> tuple[DerivativeCheck, DerivativeCheck | None]:
-    """Declare a check of a derivative, and one of the derivative without
-    checkpoints.
+    """Declare a check of a derivative, and one of the derivative without checkpoints;
+    None if there are none.
     """
     name = f"certificate_{number}"
     check = _declare_check(module, name, Widened(point.function), point)

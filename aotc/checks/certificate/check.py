@@ -297,16 +297,16 @@ class DerivativeCheck:
             moved[i] = x[i] + by * direction
         return moved
 
-    def _parts(self, found: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+    def _parts(self, results: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         """Split the function's results into float results, gradients and tangents."""
         count = len(self.outputs)
         end = count + (len(self.wrt) if self.modes.reverse else 0)
         values = [
             y
-            for kind, y in zip(self.outputs, found, strict=False)
+            for kind, y in zip(self.outputs, results, strict=False)
             if dtypes.is_float(kind.dtype)
         ]
-        return values, found[count:end], found[end:]
+        return values, results[count:end], results[end:]
 
 
 def _dot(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> float:

@@ -129,9 +129,9 @@ class ProgramSlice:
         objects = [*found.objects, *found.given_objects]
         return bool(self._changed_names(found) or identities(objects) & used)
 
-    def _changed_names(self, found: CodeEffects) -> set[str]:
+    def _changed_names(self, effects: CodeEffects) -> set[str]:
         """Return the needed names whose objects the effects may change."""
-        changed = found.changes | found.given
+        changed = effects.changes | effects.given
         if not changed:
             return set()
         return {

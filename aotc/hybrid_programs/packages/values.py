@@ -177,15 +177,15 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> JsonObject:
     return {"error": f"the process ended with {done.code}: {lines[-1]}"}
 
 
-def _answer(asked: JsonObject) -> JsonObject:
+def _answer(request: JsonObject) -> JsonObject:
     """Import a package in this process; return digests of its values, or the error."""
-    sys.path[:] = asked["path"]
+    sys.path[:] = request["path"]
     try:
-        package = importlib.import_module(asked["name"])
+        package = importlib.import_module(request["name"])
     except (Exception, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     compiler = [each for each in sys.modules if each.startswith("aotc.mlir")]
-    found = digests(vars(package), asked["names"])
+    found = digests(vars(package), request["names"])
     return {"digests": found, "compiler": compiler[:1]}
 
 

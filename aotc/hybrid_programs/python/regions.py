@@ -343,7 +343,10 @@ class StatementRegion:
         return checked
 
     def _checked(
-        self, position: list[int], inside: Inside, found: Iterable[tuple[str, PyTree]]
+        self,
+        position: list[int],
+        inside: Inside,
+        named_values: Iterable[tuple[str, PyTree]],
     ) -> dict[str, PyTree]:
         """Return the outputs by name; raise `Break` if compiled code cannot return one,
         with the number of its statement in `position[0]`.
@@ -351,7 +354,7 @@ class StatementRegion:
         Raises:
             Break: one is no array, or is an object that has another name, too.
         """
-        outputs, containers = dict(found), set[int]()
+        outputs, containers = dict(named_values), set[int]()
         arrays = set[int]()
         for name, value in outputs.items():
             position[0] = max(n for n, x in enumerate(self.body) if name in stores(x))

@@ -119,7 +119,7 @@ class Rewriter:
         return live_before(body, after)
 
     def _can_run(self, node: ast.stmt, place: StatementPosition) -> bool:
-        """Return whether a statement may be part of a run at its position."""
+        """Return whether a statement may be part of a `Run` at its position."""
         if not is_candidate(node) or self._binds_late(node):
             return False
         blocks = (ast.If, ast.For, ast.While)
@@ -160,10 +160,10 @@ class Rewriter:
         return found
 
     def _split_head(
-        self, node: ast.stmt, has: set[str], place: StatementPosition
+        self, node: ast.stmt, assigned_before: set[str], place: StatementPosition
     ) -> list[ast.stmt]:
-        """Split off the test, iterable or returned expression as statements before a
-        statement.
+        """Split off the test, iterable or returned expression of a statement; return
+        the statements that replace it.
 
         Where a variable may have no value, that is found when Python gets to it.
         """
@@ -179,7 +179,7 @@ class Rewriter:
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
             head = head_of(node)
-            if head is not None and not reads(head) & self.names <= has:
+            if head is not None and not reads(head) & self.names <= assigned_before:
                 return [node]
             split = operations(node, self.fresh, self.names, self.is_module)
             return [node] if split is None else [*split[0], split[1]]

@@ -284,10 +284,14 @@ class Workshop:
             return False
 
     def _add(
-        self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        assigned_before: set[str],
     ) -> int:
-        """Create a run of statements; return its number."""
-        self.runs.append(Run(body, inputs, outputs, has, self))
+        """Add a `Run` of statements; return its number."""
+        self.runs.append(Run(body, inputs, outputs, assigned_before, self))
         return len(self.runs) - 1
 
     def _note(self, node: ast.stmt, reason: str) -> int:
