@@ -138,7 +138,7 @@ def first_divergence(
         for each in graph_passes(variant):
             (record,) = run_passes(unit, (each,), silently=True)
             if record.changed:
-                call = _same_call(unit.program, entry.name, given)
+                call = _call_after_passes(unit.program, entry.name, given)
                 if is_wrong(*call):
                     return Divergence(str(each))
         module, lowered, arrays = call
@@ -149,20 +149,19 @@ def first_divergence(
         return first
 
 
-def _same_call(
-    program: Program, name: str, given: Mapping[tuple[str, str], object]
+def _call_after_passes(
+    program: Program, name: str, original_arguments: Mapping[tuple[str, str], object]
 ) -> EntryCall:
-    """Return module, entry and arguments that repeat a call on the program before
-    passes.
+    """Return module, entry and arguments that repeat a call after passes have run.
 
     Args:
-        program: in which passes may have made other weights of those that were given.
+        program: after the passes, which may have made other weights of the original.
         name: of the entry.
-        given: the arguments of the entry as it was, by kind and name.
+        original_arguments: those of the entry before the passes, by kind and name.
     """
     entry = program.entry(name)
     made = {("weight", name): array for name, array in program.parameters.items()}
-    known = {**made, **given}
+    known = {**made, **original_arguments}
     values = [np.asarray(known[port.kind, port.name]) for port in entry.arguments]
     return program.module, entry, values
 
@@ -223,7 +222,9 @@ def _noisy(
 def _import_divergence(
     network: Any, inputs: object, rule: ComparisonRule
 ) -> Divergence:
-    """Find the first imported node whose result differs from the framework's own."""
+    """Find the first imported node whose result differs from the framework's own;
+    without a node if there is none.
+    """
     if network is None or network.original is None or network.original.steps is None:
         return Divergence("import")
     theirs = network.original.steps(inputs)
@@ -306,13 +307,17 @@ class _CodeBisection:
             for index in range(len(op.results))
         ]
 
-    def _errors(self, places: Sequence[tuple[int, int]]) -> list[float | None] | None:
-        """Return the error of each numbered result, None if right; None if the code
-        dies.
+    def _errors(
+        self, result_numbers: Sequence[tuple[int, int]]
+    ) -> list[float | None] | None:
+        """Return the error of each of these op results, None if right; None for all if
+        the code dies.
         """
-        values_at = partial(_values_at, self.module, self.entry, self.values, places)
+        values_at = partial(
+            _values_at, self.module, self.entry, self.values, result_numbers
+        )
         try:
-            found = self._compiled_values(places)
+            found = self._compiled_values(result_numbers)
         except CompileError as error:
             if error.code != DIED:
                 raise
@@ -321,7 +326,9 @@ class _CodeBisection:
             return None
         return self.rule.errors(found, values_at(None), values_at)
 
-    def _compiled_values(self, places: Sequence[tuple[int, int]]) -> list[np.ndarray]:
+    def _compiled_values(
+        self, result_numbers: Sequence[tuple[int, int]]
+    ) -> list[np.ndarray]:
         """Compile the entry to return these op results, run it, and return their
         arrays.
 
@@ -331,7 +338,7 @@ class _CodeBisection:
         half of the results is computed by itself.
         """
         given = self.module, self.entry, self.variant, self.values
-        halves = [places]
+        halves = [result_numbers]
         found: list[np.ndarray] = []
         while halves:
             part = halves.pop(0)
@@ -345,9 +352,11 @@ class _CodeBisection:
                 self._packs = True
         return found
 
-    def _divergence_at(self, place: tuple[int, int], error: float | None) -> Divergence:
+    def _divergence_at(
+        self, result_number: tuple[int, int], error: float | None
+    ) -> Divergence:
         """Return the divergence at an op, given by (op number, result number)."""
-        op = _ops(self.module, self.entry)[place[0]]
+        op = _ops(self.module, self.entry)[result_number[0]]
         return Divergence("compile", _title(op), where_of(op), error)
 
 
@@ -375,14 +384,14 @@ def _values_at(
     module: Module,
     entry: Entry,
     values: Sequence[np.ndarray],
-    places: Sequence[tuple[int, int]],
+    result_numbers: Sequence[tuple[int, int]],
     with_op: reference.EvaluateOp | None,
 ) -> list[np.ndarray]:
-    """Evaluate an entry by the reference evaluator; return inner op results by
-    number.
+    """Evaluate an entry by the reference evaluator; return the arrays of inner op
+    results, given by (op number, result number).
     """
     ops = _ops(module, entry)
-    wanted = [ops[number].results[index] for number, index in places]
+    wanted = [ops[number].results[index] for number, index in result_numbers]
     kept, found = set(wanted), dict[Value, np.ndarray]()
 
     def keep(op: Operation, _: list[np.ndarray], results: list[np.ndarray]) -> None:
@@ -398,7 +407,7 @@ def _compiled_values(
     entry: Entry,
     variant: CompiledVariant,
     values: Sequence[np.ndarray],
-    places: Sequence[tuple[int, int]],
+    result_numbers: Sequence[tuple[int, int]],
     *,
     packs: bool,
 ) -> list[np.ndarray]:
@@ -409,14 +418,16 @@ def _compiled_values(
         entry: of it.
         variant: that is compared.
         values: the arguments of the entry.
-        places: of the values.
+        result_numbers: op and result number of each value to return.
         packs: whether arguments of fixed sizes are put together.
     """
     module = copy_module(module)
     keep_only(module, [entry.name])
     function = functions_of(module)[entry.name]
     ops = list(function.entry_block.operations)
-    _return_only(function, [ops[number].results[index] for number, index in places])
+    _return_only(
+        function, [ops[number].results[index] for number, index in result_numbers]
+    )
     symbols = reference.bind_symbols(signature(function)[0], values)
     if packs:
         values = _pack_arguments(function, values)
@@ -438,7 +449,8 @@ def _compiled_values(
 def _pack_arguments(
     function: Function, values: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Replace the fixed-size arguments of a function by one packed argument per dtype.
+    """Pack a function's fixed-size arguments into one per dtype; return all values to
+    call it with.
 
     The new ones come after those that stay. Returns the values of all.
     """

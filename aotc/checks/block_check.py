@@ -257,7 +257,7 @@ class _EachBlock:
         return found
 
     def _kind_and_code(self, number: int) -> object:
-        """Return a key: the kind of a block's ops and the form of its compiled code."""
+        """Return a key of a block: its `kind`, and the form of its compiled code."""
         code = self.codes[number]
         return self.blocks[number].kind, code and code.form
 
@@ -278,9 +278,9 @@ class _EachBlock:
         whole = sum(block.operations for block in self.blocks)
         return self.blocks[number].operations / whole
 
-    def _compare(self, number: int, found: BlockFindings, *, is_new: bool) -> None:
+    def _compare(self, number: int, findings: BlockFindings, *, is_new: bool) -> None:
         """Compare a block's results with the reference and record the verdicts in
-        `found`.
+        `findings`.
         """
         block, before = self.blocks[number], self.work.left
         try:
@@ -288,34 +288,34 @@ class _EachBlock:
         except OverBudget:
             return
         self.cost[block.kind] = before - self.work.left
-        found.verdicts += verdicts
-        found.count = found.count.plus(is_new, self._share(number))
+        findings.verdicts += verdicts
+        findings.count = findings.count.plus(is_new, self._share(number))
         if not all(each.passed for each in verdicts):
-            self._record_wrong(number, found)
+            self._record_wrong(number, findings)
         elif self.codes[number] is not None:
             self.right.add(self._kind_and_code(number))
 
-    def _compare_weights(self, number: int, found: BlockFindings) -> None:
-        """Compare the stored weights that a block's code reads; record it in
-        `found`.
+    def _compare_weights(self, number: int, findings: BlockFindings) -> None:
+        """Compare the stored weights that a block's code reads with their sources;
+        record it in `findings`.
         """
         try:
             wrong = self.weights.first_wrong(self._weights_of([number]), self.rest)
         except OverBudget:
             return
-        found.count = found.count.plus_repeated(self._share(number))
+        findings.count = findings.count.plus_repeated(self._share(number))
         if wrong is not None:
-            found.misplaced = (
+            findings.misplaced = (
                 f"weight '{wrong}' of the bundle is not that of the source"
             )
-            self._record_wrong(number, found)
+            self._record_wrong(number, findings)
 
-    def _record_wrong(self, number: int, found: BlockFindings) -> None:
-        """Record in `found` that a block is wrong, and the source line of its last
+    def _record_wrong(self, number: int, findings: BlockFindings) -> None:
+        """Record in `findings` that a block is wrong, and the source line of its last
         op.
         """
-        found.wrong = f"block {number + 1} of {len(self.blocks)}"
-        found.where = where_of(self.blocks[number].ops[-1])
+        findings.wrong = f"block {number + 1} of {len(self.blocks)}"
+        findings.where = where_of(self.blocks[number].ops[-1])
 
     def _verdicts(self, block: OpBlock) -> list[Verdict]:
         """Evaluate a block by the reference evaluator; judge the compiled results
@@ -336,10 +336,10 @@ class _EachBlock:
         return judge(names, found, expected, Rounding(expected, with_noise))
 
     def _evaluate(
-        self, block: OpBlock, given: Sequence[Value], with_op: reference.EvaluateOp
+        self, block: OpBlock, wanted: Sequence[Value], with_op: reference.EvaluateOp
     ) -> Arrays:
-        """Return values that a block computes from its compiled inputs, by the
-        reference.
+        """Evaluate a block by the reference on its compiled inputs; return the values
+        in `wanted`.
         """
         ops = (*block.stored, *block.ops)
         inputs = {x for op in ops for x in op.operands}
@@ -348,7 +348,7 @@ class _EachBlock:
         known = {x: np.asarray(a) for x, a in known.items() if x not in made}
         with printing.silence():
             return reference.evaluate_part(
-                self.graph, ops, known, self.symbols, given, with_op=with_op
+                self.graph, ops, known, self.symbols, wanted, with_op=with_op
             )
 
 

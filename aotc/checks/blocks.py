@@ -49,7 +49,8 @@ class OpBlock:
 
 
 def blocks_of(module: Module, entry: Entry, symbols: Sequence[int]) -> list[OpBlock]:
-    """Return the blocks of an entry in order; a single one where it has no layers.
+    """Cut an entry's ops into blocks, such as layers; return them in order, a single
+    one where it has no layers.
 
     Args:
         module: graph IR.
@@ -106,8 +107,8 @@ def _block_starts(ops: Sequence[Operation]) -> list[int]:
     least = min((live[at] for at in middle), default=0)
 
     def begins(at: int, several: bool) -> bool:
-        """Return whether the op before has results with several readers, where few are
-        live.
+        """Return whether few values are live at an op, and an op (`several`: more than
+        one) reads a result of the op before it.
         """
         needed = [readers[value] for value in ops[at - 1].results]
         return live[at] <= least and any(len(x) > several for x in needed)
@@ -121,9 +122,8 @@ def _block_starts(ops: Sequence[Operation]) -> list[int]:
 
 
 def _merge_small_spans(spans: Sequence[range], counts: Sequence[float]) -> list[range]:
-    """Merge spans of ops that compute next to nothing into the span before them.
-
-    Those that do are joined to the one before.
+    """Merge spans of ops that compute next to nothing into the span before them; return
+    the spans.
 
     Args:
         spans: of ops, by their numbers.
@@ -141,31 +141,34 @@ def _merge_small_spans(spans: Sequence[range], counts: Sequence[float]) -> list[
 
 
 def _block(
-    own: Sequence[Operation],
+    all_ops: Sequence[Operation],
     span: range,
-    last: Mapping[Value, int],
-    stored: Mapping[Operation, None],
+    last_readers: Mapping[Value, int],
+    weight_ops: Mapping[Operation, None],
     counts: _Operations,
 ) -> OpBlock:
     """Build the `OpBlock` of a span of op indices.
 
     Args:
-        own: the ops of all blocks.
+        all_ops: the ops of all blocks.
         span: their numbers in this one.
-        last: the number of the last op that reads a value, beyond all for a result.
-        stored: ops that belong to no block.
+        last_readers: the number of the last op that reads a value, beyond all for a
+            result.
+        weight_ops: ops that belong to no block.
         counts: the operations.
     """
-    ops = own[span.start : span.stop]
+    ops = all_ops[span.start : span.stop]
     inside = dict.fromkeys(value for op in ops for value in op.results)
-    by_op = {value: op for op in stored for value in op.results}
+    op_by_result = {value: op for op in weight_ops for value in op.results}
     read = dict.fromkeys(value for op in ops for value in op.operands)
-    outside = [value for value in read if value not in inside and value not in by_op]
+    outside = [
+        value for value in read if value not in inside and value not in op_by_result
+    ]
     taken = [value for value in outside if not isinstance(value.owner, ir.Block)]
-    given = [value for value in inside if last.get(value, -1) >= span.stop]
+    given = [value for value in inside if last_readers.get(value, -1) >= span.stop]
     return OpBlock(
         tuple(ops),
-        tuple(_needed(read, by_op, stored)),
+        tuple(_needed(read, op_by_result, weight_ops)),
         tuple(taken),
         tuple(given),
         _kind(ops, taken),
@@ -175,13 +178,13 @@ def _block(
 
 def _needed(
     read: Iterable[Value],
-    by_op: Mapping[Value, Operation],
+    op_by_result: Mapping[Value, Operation],
     stored: Iterable[Operation],
 ) -> list[Operation]:
     """Return the ops of `stored` that the values of `read` depend on, in order."""
     needed, rest = set[Operation](), list(read)
     while rest:
-        op = by_op.get(rest.pop())
+        op = op_by_result.get(rest.pop())
         if op is not None and op not in needed:
             needed.add(op)
             rest += op.operands

@@ -115,8 +115,8 @@ def _plans(trial: Unit) -> dict[str, Memory]:
 
 
 def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
-    """Return the planned peak bytes of a call of an entry, or fail if it has no
-    plan.
+    """Return the planned peak bytes of a call of an entry; raise an InputError if it
+    has no plan.
     """
     plan = plans.get(entry.name)
     if plan is not None:
@@ -135,7 +135,9 @@ def _peak(plans: Mapping[str, Memory], entry: Entry) -> int:
 
 
 def _fit(unit: Unit, entry: Entry, most: int, before: int) -> Fit:
-    """Rematerialize values of an entry until a call takes at most `most` bytes."""
+    """Rematerialize values of an entry until a call takes at most `most` bytes; return
+    the `Fit`, or raise.
+    """
     if entry.symbols:
         raise InputError(
             "symbolic-memory",

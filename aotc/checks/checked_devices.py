@@ -69,11 +69,13 @@ class CheckedDevicesEntry(CheckedEntry):
                 results += self._results(known, own)
             yield given[0], results
 
-    def _results(self, stored: dict[str, Any], found: Sequence[np.ndarray]) -> Arrays:
+    def _results(
+        self, stored: dict[str, Any], returned: Sequence[np.ndarray]
+    ) -> Arrays:
         """Write updated states of a device to `stored`; return its outputs and
         states.
         """
-        ports = list(zip(self.entry.results, found, strict=True))
+        ports = list(zip(self.entry.results, returned, strict=True))
         stored |= {port.name: x for port, x in ports if port.kind == "state"}
         outputs = [x for port, x in ports if port.kind == "output"]
         return [*outputs, *(stored[name] for name in self._updated_leaves)]

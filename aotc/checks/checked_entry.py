@@ -71,12 +71,13 @@ class CheckedEntry:
 
     @cached_property
     def uses(self) -> dict[str, Use]:
-        """The uses of the inputs in the graph, by name."""
+        """The `Use` of each input in the graph (index, length or mask), by name."""
         return uses_of_inputs(self.graph, self.entry)
 
     @property
     def ops(self) -> tuple[list[GraphOp], list[GraphOp]]:
-        """The ops of the entry itself, and those that its calls run for certain.
+        """A pair: the ops of the entry itself, and those that its calls run for
+        certain.
 
         What loops and branches run depends on values.
         """

@@ -66,13 +66,16 @@ class RecordedComparisons:
         operands: Sequence[np.ndarray],
         found: np.ndarray,
     ) -> np.ndarray:
-        """Return the answer of a comparison, flipped where rounding decides it.
+        """Return a comparison's result, flipped where rounding noise may decide it.
+
+        It is the opposite of the first evaluation's where the gap of the operands is at
+        most twice its spread over the evaluations so far.
 
         Args:
             op: a comparison of floats, or a cast of them to bool: `x != 0`.
             turn: how many times the evaluation has run it before.
             operands: of the op.
-            found: what it says of them.
+            found: its result on them.
         """
         x, *others = map(_wide_floats, operands)
         gap = x - others[0] if others else x

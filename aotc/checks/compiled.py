@@ -156,7 +156,7 @@ class UnbundledCode:
     exports: tuple[Export, ...]
 
     def functions(self, threads: int | None = None) -> dict[str, ExportedFunction]:
-        """Load the functions of the code, by name.
+        """Load the code on a device; return its functions by name.
 
         Raises:
             CompileError: `not-loadable`.

@@ -71,7 +71,7 @@ class Distance:
         )
 
     def worst_of(self, other: Distance) -> Distance:
-        """Return the larger of each measure of two calls."""
+        """Return the worse of each measure of two calls."""
         return Distance(
             self.name,
             self.dtype,
@@ -111,7 +111,7 @@ class Difference(Distance):
         return f"{verdict} {figures}{', by rounding' if self.by_rounding else ''}"
 
     def worst_of(self, other: Distance) -> Difference:
-        """Return the larger of each measure of two calls, with this tolerance."""
+        """Return the worse of each measure of two calls, with this tolerance."""
         far = asdict(super().worst_of(other))
         worst = Difference(**far, tolerance=self.tolerance)
         both = (self, other) if isinstance(other, Difference) else (self,)
@@ -245,7 +245,7 @@ class _Figures:
 
 
 def worst_of(differences: Sequence[Difference]) -> Difference:
-    """Return the largest measures of one output over several calls."""
+    """Return the worst of each measure of one output over several calls."""
     return reduce(Difference.worst_of, differences)
 
 
@@ -261,22 +261,22 @@ def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return are_same
 
 
-def _not_finite(found: np.ndarray, expected: np.ndarray, apart: np.ndarray) -> str:
+def _not_finite(found: np.ndarray, expected: np.ndarray, mask: np.ndarray) -> str:
     """Describe the elements that differ and are not both finite."""
-    first = int(np.flatnonzero(apart)[0])
+    first = int(np.flatnonzero(mask)[0])
     return (
-        f"{int(apart.sum())} of {apart.size} elements differ that are not finite: got "
+        f"{int(mask.sum())} of {mask.size} elements differ that are not finite: got "
         f"{found[first]}, expected {expected[first]} at {first}"
     )
 
 
-def _ulps(size: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the unit in the last place of each element, in its dtype."""
+def _ulps(magnitudes: np.ndarray, dtype: str) -> np.ndarray:
+    """Return the unit in the last place at each magnitude; 1 for integers."""
     if not dtypes.is_float(dtype):
-        return np.ones_like(size)
+        return np.ones_like(magnitudes)
     import ml_dtypes
 
     facts = ml_dtypes.finfo(dtypes.to_numpy(dtype))
-    normal = np.maximum(size, float(facts.smallest_normal))
+    normal = np.maximum(magnitudes, float(facts.smallest_normal))
     powers: np.ndarray = (normal.view(np.int64) & _EXPONENT).view(np.float64)
     return float(facts.eps) * powers

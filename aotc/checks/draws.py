@@ -95,7 +95,8 @@ class Draw:
         return np.asarray(self.rng.standard_normal(shape))
 
     def _round_to_levels(self, x: np.ndarray, *, whole: bool) -> np.ndarray:
-        """Round floats to multiples of 1/2 or 1/8, or to the midpoints between them.
+        """Round floats to multiples of 1/2 or 1/8 if `whole`, else to midpoints between
+        them.
 
         Those in the middle are no zeros or ones, at which functions have their poles.
         There is no zero with a sign.
@@ -143,12 +144,12 @@ class Draw:
         """
         has_all = self.structure is StructureLevel.ALL
         made = _ALL_MASKS if has_all else _SOME_MASKS
-        places, row = np.arange(length), np.arange(rows)[:, None]
-        seen = made[number % len(made)](self.rng, places, row)
+        columns, row = np.arange(length), np.arange(rows)[:, None]
+        seen = made[number % len(made)](self.rng, columns, row)
         if not has_all and length > 1:
-            seen |= ~seen.any(-1, keepdims=True) & (places == length - 1)
+            seen |= ~seen.any(-1, keepdims=True) & (columns == length - 1)
         if self.shows_first:
-            seen = seen | (places == 0)
+            seen = seen | (columns == 0)
         return np.broadcast_to(seen, (rows, length))
 
     # ---- integers -------------------------------------------------------------------
@@ -204,58 +205,60 @@ _Pattern = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 
 def _random(
-    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+    rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """Draw a mask of random bits."""
-    return rng.integers(0, 2, (rows.size, places.size)) > 0
+    return rng.integers(0, 2, (rows.size, columns.size)) > 0
 
 
 def _window(
-    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+    rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """Draw a mask of a window of columns, which may move by one with each row.
 
     So the first vectors of the block are hidden and others are not.
     """
-    length = places.size
+    length = columns.size
     block = min(length, _BLOCK)
     start = block * int(rng.integers(0, length // block))
     first = start + block // 2 + int(rng.integers(0, max(block // 2, 1)))
     first = np.minimum(first + rows * int(rng.integers(0, 2)), length - 1)
     last = first + 1 + int(rng.integers(0, max(length // 2, 1)))
-    seen: np.ndarray = (places >= first) & (places < last)
+    seen: np.ndarray = (columns >= first) & (columns < last)
     return seen
 
 
 def _prefix(
-    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+    rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """Draw a mask of the first columns: a common number of them, or up to the
     diagonal.
     """
-    length = places.size
+    length = columns.size
     if rows.size > 1 and rng.integers(0, 2):
-        seen: np.ndarray = places <= rows + length - rows.size
+        seen: np.ndarray = columns <= rows + length - rows.size
     else:
-        seen = places + 0 * rows < int(rng.integers(1, max(length, 2)))
+        seen = columns + 0 * rows < int(rng.integers(1, max(length, 2)))
     return seen
 
 
 def _suffix(
-    rng: np.random.Generator, places: np.ndarray, rows: np.ndarray
+    rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """Draw a mask of the last columns: the complement of a prefix."""
-    return ~_prefix(rng, places, rows)
+    return ~_prefix(rng, columns, rows)
 
 
-def _all(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _all(rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return a mask that hides nothing."""
-    return np.ones((rows.size, places.size), bool)
+    return np.ones((rows.size, columns.size), bool)
 
 
-def _none(rng: np.random.Generator, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _none(
+    rng: np.random.Generator, columns: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
     """Return a mask that hides everything."""
-    return np.zeros((rows.size, places.size), bool)
+    return np.zeros((rows.size, columns.size), bool)
 
 
 _SOME_MASKS: tuple[_Pattern, ...] = (_window, _random, _prefix)

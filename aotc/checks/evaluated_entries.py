@@ -39,7 +39,7 @@ def evaluate_kernels(
     full: bool,
 ) -> list[SelfCheck]:
     """Check entries whose target this machine lacks, by evaluating their kernels in
-    NumPy.
+    NumPy; return the findings.
 
     Args:
         rows: what was found of all entries.
@@ -85,7 +85,8 @@ def _evaluate_entry(
     evaluated: Sequence[tuple[Target, EvaluatedKernels]],
     work: WorkBudget,
 ) -> bool:
-    """Check an entry's evaluated kernels on a few calls, for all targets.
+    """Check an entry's evaluated kernels on a few calls; return False if the work
+    budget allowed none.
 
     What the reference evaluator makes of the calls is the same for all. Another item
     follows where the ones before it took little of the work. Returns false if more

@@ -90,7 +90,9 @@ def wrong_block(
 
 
 def load_error(target: Target, error: AotcError) -> AotcError:
-    """Return the error for a build whose code cannot be loaded."""
+    """Return the error for a build whose code cannot be loaded; a CompileError as it
+    is.
+    """
     if isinstance(error, CompileError):
         return error
     return CompileError(

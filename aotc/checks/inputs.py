@@ -154,15 +154,17 @@ def _least(contract: Contract) -> int:
 
 def _sizes(
     symbols: Sequence[Contract],
-    given: Mapping[str, int],
-    first: Sequence[int],
+    given_sizes: Mapping[str, int],
+    first_sizes: Sequence[int],
     number: int,
 ) -> list[int]:
-    """Return the symbol values of call `number`, in units of `multiple_of`."""
+    """Return the symbol values of call `number`, in units of `multiple_of`: given ones,
+    others `number` beside those of the first call.
+    """
     found = []
-    for contract, start in zip(symbols, first, strict=True):
-        if contract.name in given:
-            found.append(_given_size(contract, given[contract.name]))
+    for contract, start in zip(symbols, first_sizes, strict=True):
+        if contract.name in given_sizes:
+            found.append(_given_size(contract, given_sizes[contract.name]))
             continue
         least = -(-contract.min // contract.multiple_of)
         most = contract.max // contract.multiple_of if contract.max else start + number
@@ -172,7 +174,7 @@ def _sizes(
 
 
 def _given_size(contract: Contract, size: int) -> int:
-    """Return a size that the user gave in units of `multiple_of`, if it is allowed."""
+    """Return a user's size in units of `multiple_of`; raise if it is not allowed."""
     outside = size < contract.min or (contract.max is not None and size > contract.max)
     if outside or size % contract.multiple_of:
         raise InputError("bad-size", f"expected {contract}; got {size}")

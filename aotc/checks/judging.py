@@ -101,10 +101,12 @@ def error_ratios(
         for at, (x, y, moved) in zip(slices, parts, strict=True):
             ratios[at] = np.where((x != y) & ~(moved > 0), np.inf, 0.0)
     else:
-        open_too = sum(_undecided(*each).sum() for each in parts) <= unseen.open
+        ignore_undecided = sum(_undecided(*each).sum() for each in parts) <= unseen.open
         least = _least_size(expected)
         for at, (x, y, moved) in zip(slices, parts, strict=True):
-            ratios[at] = _float_ratios(x, y, moved, least, open_too=open_too)
+            ratios[at] = _float_ratios(
+                x, y, moved, least, ignore_undecided=ignore_undecided
+            )
     shaped = ratios.reshape(expected.shape)
     if not unseen.jumps or not np.any(shaped > 1):
         return shaped
@@ -125,7 +127,7 @@ def _float_ratios(
     spread: np.ndarray,
     least: float,
     *,
-    open_too: bool,
+    ignore_undecided: bool,
 ) -> np.ndarray:
     """Return each float's error divided by its tolerance, as `error_ratios`.
 
@@ -134,10 +136,10 @@ def _float_ratios(
         expected: what they should be.
         spread: how far rounding moves them.
         least: the size of which units are told of smaller ones, of the whole array.
-        open_too: whether those that `_undecided` finds may be anything.
+        ignore_undecided: whether those that `_undecided` finds may be anything.
     """
     is_open = ~np.isfinite(spread)
-    if open_too:
+    if ignore_undecided:
         is_open |= _undecided(found, expected, spread)
     error = np.where(is_open, 0.0, deviations(expected, found))
     y = expected.astype(np.float64)
@@ -150,7 +152,7 @@ def _float_ratios(
 def _without_jumps(
     ratios: np.ndarray, errors: np.ndarray, spread: np.ndarray, unseen: Unseen
 ) -> np.ndarray:
-    """Set ratios to 1 at elements that may have jumped by a rounding step.
+    """Return the ratios, with 1 at elements that may have jumped by a rounding step.
 
     Args:
         ratios: above 1 where an element is wrong by its own noise.
@@ -258,14 +260,18 @@ class Rounding:
         return self.runs + len(self._ahead)
 
     def evaluate_ahead(self) -> None:
-        """Evaluate once more with other noise, for a later `run_again`."""
+        """Evaluate once more with other noise, and keep the result for a later
+        `run_again`.
+        """
         try:
             self._ahead.append(self._evaluate(next(self._noises)))
         except (InputError, MemoryError) as error:  # raised if it is used
             self._ahead.append(error)
 
     def run_again(self) -> None:
-        """Evaluate once more with other noise, or take what was evaluated ahead."""
+        """Evaluate once more with other noise, or use an evaluation made ahead; record
+        how far each element moved.
+        """
         self._count()
         if not self._ahead:
             self.evaluate_ahead()
@@ -337,8 +343,8 @@ class Rounding:
 
     @property
     def estimate(self) -> float:
-        """The largest estimate over results of elements that may be non-finite
-        unseen.
+        """The estimated number of elements that may be non-finite though no noise
+        showed it, of the result with the most.
         """
         return max(self._unseen_open(), default=0.0)
 
@@ -400,7 +406,9 @@ class ToleranceRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within a tolerance; see `ComparisonRule`."""
+        """Return the errors beyond a tolerance, None where within it; see
+        `ComparisonRule`.
+        """
         compared = (
             compare("", x, y, self.tolerance)
             for x, y in zip(found, expected, strict=True)
@@ -419,7 +427,9 @@ class RoundingRule:
         expected: Sequence[np.ndarray],
         noisy: Callable[[Noise], Arrays] | None,
     ) -> list[float | None]:
-        """Compare within the effect of rounding; see `ComparisonRule`."""
+        """Return the errors beyond the effect of rounding, None where within it; see
+        `ComparisonRule`.
+        """
         if noisy is None:
             return ToleranceRule().errors(found, expected, None)
         rounding = Rounding(expected, noisy)
@@ -468,7 +478,9 @@ class Verdict:
         return f"{self.distance}\n    {self.wrong or 'all elements right'}"
 
     def worse_of(self, other: Verdict) -> Verdict:
-        """Return the verdict with the larger error, with the figures of both."""
+        """Return the verdict with the larger error ratio, with the worse figures of
+        both.
+        """
         worst = max(self, other, key=lambda each: each.error_ratio)
         far = max(self, other, key=lambda each: each.error_ulp)
         distance = self.distance.worst_of(other.distance)

@@ -146,7 +146,9 @@ class EvaluatedKernels:
         return results
 
     def kernel_of(self, function: Function) -> tuple[GpuKernel, Term]:
-        """Build and return the GPU kernel and the term of a region."""
+        """Return a region's GPU kernel, built anew, and its term (the ops that it
+        computes).
+        """
         kernel = kernel_of_region(function)
         assert not isinstance(kernel, NoTermKernel), kernel.why
         with function.context, known_contracts(contracts_of(function)):

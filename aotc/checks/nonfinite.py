@@ -193,17 +193,17 @@ class _Watch:
         op: Any,
         operands: Arrays,
         result: np.ndarray,
-        wrong: np.ndarray,
+        is_wrong: np.ndarray,
     ) -> None:
-        """Record the op under `kind`, with an example element, unless one is
-        recorded.
+        """Record the op under `kind` (nan or infinity), with the first wrong element as
+        its example, unless one is recorded.
         """
         types = ", ".join(str(Tensor.of(value)) for value in op.operands)
         name = type(op)._op_name
         maker = NonFiniteOp(
             name,
             f"{name}({types})",
-            _example(name, operands, result, np.argwhere(wrong)[0]),
+            _example(name, operands, result, np.argwhere(is_wrong)[0]),
             where_of(op),
             (op.operation.name, str(op.location)) not in self._ops_of_model,
         )

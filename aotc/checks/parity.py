@@ -341,14 +341,14 @@ def _differences_by_call(
     variant: CompiledVariant,
     process: CompiledProcess,
     samples: Sequence[CallSample],
-    wanted: Sequence[Sequence[np.ndarray]],
+    expected_outputs: Sequence[Sequence[np.ndarray]],
 ) -> Iterator[list[Difference]]:
     """Yield the differences of all outputs, call by call.
 
     Raises:
         CompileError: `compiled-code-died`, with the place.
     """
-    for sample, expected in zip(samples, wanted, strict=True):
+    for sample, expected in zip(samples, expected_outputs, strict=True):
         try:
             found = compared.compiled_outputs(process, sample)
         except CompileError as error:

@@ -95,16 +95,18 @@ class CompiledProcess:
         outputs, states = self._ask(entry, question, min(limits, default=None))
         return outputs, states
 
-    def _ask(self, what: str, question: object, seconds: float | None) -> Any:
-        """Send a question to the child and return its answer within a time limit."""
+    def _ask(self, name: str, question: object, seconds: float | None) -> Any:
+        """Send a question to the child and return its answer; raise `DidNotEnd` if it
+        is late.
+        """
         try:
             return self._child.ask(question, seconds)
         except LateError as error:
-            self._endless.add(what)
+            self._endless.add(name)
             raise DidNotEnd(f"it {error.how}") from None
         except NoAnswer as error:
             code = f"the code for '{self._target}'"
-            raise error.error(code, f" in '{what}'") from None
+            raise error.error(code, f" in '{name}'") from None
 
     def close(self) -> None:
         """End the process."""

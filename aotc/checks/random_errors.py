@@ -155,7 +155,7 @@ def _facts_of(dtype: np.dtype) -> tuple[np.dtype, float, float]:
 
 
 def _joined(extent: Extent, x: np.ndarray) -> Extent:
-    """Return the extent of some elements and others, of which that is known."""
+    """Return the extent of the elements of `x` and of others whose extent is known."""
     low, high = float(np.minimum.reduce(x)), float(np.maximum.reduce(x))
     return float(np.minimum(extent[0], low)), float(np.maximum(extent[1], high))
 
@@ -166,7 +166,8 @@ def _is_within(extent: Extent, most: float) -> bool:
 
 
 def _error_scales(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return the magnitudes that errors of an array's elements are relative to.
+    """Return the numbers, one per element, that errors of an array's elements are
+    proportional to.
 
     Below the normal numbers of half floats the last place is theirs.
     """

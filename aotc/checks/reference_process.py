@@ -35,7 +35,8 @@ class ReferenceProcess:
     def trial_of(
         self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> RemoteTrial:
-        """Evaluate the calls of an item; see `aotc.checks.trials.trial_of`.
+        """Let the process evaluate the calls of a check item; return them as a trial
+        (see `aotc.checks.trials.trial_of`).
 
         The process forgets the trial before.
 
@@ -56,7 +57,7 @@ class ReferenceProcess:
         return trial
 
     def ask(self, question: object) -> Any:
-        """Return the answer to a question.
+        """Send a question to the process; wait for its answer and return it.
 
         Raises:
             SetupError: `out-of-memory`.
@@ -99,7 +100,9 @@ class RemoteTrial:
         return expected
 
     def judge(self, found: Sequence[Arrays]) -> list[list[Verdict]]:
-        """Judge the results of each call; see `aotc.checks.trials.Trial`."""
+        """Return the verdicts on the results of each call; see
+        `aotc.checks.trials.Trial`.
+        """
         verdicts: list[list[Verdict]] = self.ask("judge", found)
         return verdicts
 

@@ -183,11 +183,11 @@ class _BlockReader:
         code = rows, tuple(names[x] for x in given)
         return BlockCode((_key_in_graph(block, arguments, ports), code), weights)
 
-    def _names_of_others(self, block: OpBlock, given: Sequence[Value]) -> Names:
-        """Map lowered values of other blocks to names; those that it reads are
-        numbered.
+    def _names_of_others(self, block: OpBlock, block_results: Sequence[Value]) -> Names:
+        """Map lowered values that other blocks give to names; those that this block
+        reads are numbered.
         """
-        others = {x for x in self._lowered_of.values() if x not in given}
+        others = {x for x in self._lowered_of.values() if x not in block_results}
         beside = {x: ("beside", self._place_of.get(x)) for x in others}
         taken = {self._lowered_of[x]: ("taken", n) for n, x in enumerate(block.taken)}
         return {**beside, **taken}
@@ -205,26 +205,34 @@ class _BlockReader:
                 rest += operands_of(self._ops[place])
         return found
 
-    def _key_of_argument(self, port: Port, own: Sequence[str]) -> Hashable:
-        """Return an argument's key, relative to a block with the arguments `own`."""
+    def _key_of_argument(self, port: Port, own_names: Sequence[str]) -> Hashable:
+        """Return an argument's key, relative to a block whose arguments have
+        `own_names`.
+        """
         if port.kind == "weight":
             known = self._sources
-            arrays = [(n, known[x]) for n, x in enumerate(own) if x in known]
-            return self._key_of_array(self._parameters[port.name], arrays)
-        if port.name in own:
-            return port.kind, own.index(port.name)
+            arrays = [(n, known[x]) for n, x in enumerate(own_names) if x in known]
+            return self._key_of_stored_array(self._parameters[port.name], arrays)
+        if port.name in own_names:
+            return port.kind, own_names.index(port.name)
         return port.kind, port.name
 
-    def _key_of_array(
-        self, array: StoredArray, own: Sequence[tuple[int, StoredArray]]
+    def _key_of_stored_array(
+        self, array: StoredArray, own_weights: Sequence[tuple[int, StoredArray]]
     ) -> Hashable:
-        """Return a key of how an array is computed from a block's own weights."""
-        for number, each in own:  # an equal one of another layer may stand for it
+        """Return a key of a stored weight, as derived from a block's own weights.
+
+        Arrays that derive from none of these have a key of their type and first bytes.
+        """
+        # an equal one of another layer may stand for it
+        for number, each in own_weights:
             if is_computed_alike(each, array):
                 return "own", number
         made = self._origins.computation_of(array)
         if made is not None:
-            return made.key, tuple(self._key_of_array(x, own) for x in made.leaves)
+            return made.key, tuple(
+                self._key_of_stored_array(x, own_weights) for x in made.leaves
+            )
         return "other", likeness_key(array)
 
 

@@ -114,31 +114,31 @@ class Noise:
                 self._seen.normal.add(place)
         return found
 
-    def _with_open_sums(self, operands: Arrays, found: np.ndarray) -> np.ndarray:
+    def _with_open_sums(self, operands: Arrays, result: np.ndarray) -> np.ndarray:
         """Return a sum with random numbers where infinities of both signs make it NaN.
 
         Of a product that overflows, a multiply-add has the exact value, so what is left
         of infinity less infinity is infinite.
         """
-        if not is_float(found):
-            return found
-        some = np.array(_OVERFLOWED[-1], found.dtype)
-        numbers = self._rng.integers(len(some), size=found.shape)
-        is_open = np.isnan(found)
+        if not is_float(result):
+            return result
+        some = np.array(_OVERFLOWED[-1], result.dtype)
+        numbers = self._rng.integers(len(some), size=result.shape)
+        is_open = np.isnan(result)
         if not is_open.any():
-            return found
+            return result
         is_open &= ~np.isnan(operands[0]) & ~np.isnan(operands[1])
-        return np.where(is_open, some[numbers], found)
+        return np.where(is_open, some[numbers], result)
 
     def _with_open_overflows(
         self,
         op: GraphOp,
         operands: Arrays,
         symbols: Sequence[int],
-        found: np.ndarray,
+        result: np.ndarray,
     ) -> np.ndarray:
-        """Return a result with random numbers where the sum of absolute terms
-        overflows.
+        """Return a result with NaN, 0 or infinity at random where the sum of absolute
+        terms overflows.
 
         What is added up on the way, in any order, is at most their sum. What is not
         finite in the operands is so in every order, and left out.
@@ -147,8 +147,8 @@ class Noise:
         with np.errstate(over="ignore"):
             (largest,) = self._evaluate(op, sizes, symbols)
         some = _OVERFLOWED[self._seed % len(_OVERFLOWED)]
-        chosen = self._rng.choice(some, found.shape).astype(found.dtype)
-        return np.where(np.isfinite(largest), found, chosen)
+        chosen = self._rng.choice(some, result.shape).astype(result.dtype)
+        return np.where(np.isfinite(largest), result, chosen)
 
     def _rounded(
         self, op: GraphOp, operands: Arrays, symbols: Sequence[int]
@@ -173,7 +173,7 @@ class Noise:
             if all(_is_exact(x, operands, most, briefly) for x in results):
                 self._seen.exact.add(op)
                 if compares_floats(op, operands, results):
-                    return [self._answer(op, operands, results[0])]
+                    return [self._settle_comparison(op, operands, results[0])]
                 return results
             self._seen.rounding[op] = terms
         moved = self._disturb_operands(op, operands)
@@ -236,11 +236,17 @@ class Noise:
         moved: np.ndarray = (y + (self._disturb(terms) - terms)).astype(y.dtype)
         return moved
 
-    def _answer(self, op: GraphOp, operands: Arrays, found: np.ndarray) -> np.ndarray:
-        """Return the result of a comparison, flipped where rounding may decide it."""
+    def _settle_comparison(
+        self, op: GraphOp, operands: Arrays, result: np.ndarray
+    ) -> np.ndarray:
+        """Return a comparison's result, flipped where rounding noise may decide it.
+
+        It is the opposite of the first evaluation's where the gap of the operands is at
+        most twice its spread.
+        """
         turn = self._turns[op]
         self._turns[op] += 1
-        return self._seen.comparisons.answer(op, turn, operands, found)
+        return self._seen.comparisons.answer(op, turn, operands, result)
 
     def _disturb(
         self,
@@ -249,7 +255,8 @@ class Noise:
         axes: Sequence[int] | None = None,
         scale: float = 1.0,
     ) -> np.ndarray:
-        """Return a copy of a float array with random rounding errors added.
+        """Return an array of floats with random rounding errors added; others
+        unchanged.
 
         Args:
             array: of any dtype; what are no floats has none.
@@ -263,7 +270,7 @@ class Noise:
 
 
 def _is_argument(value: Value) -> bool:
-    """Return whether a value is an entry argument, or one with its elements moved."""
+    """Return whether a value is an entry argument, perhaps rearranged."""
     while not isinstance(value.owner, ir.Block):
         made = value.owner.opview
         if not isinstance(made, GraphOp) or not type(made).rearranges:
@@ -411,8 +418,8 @@ def _is_exact(
 def _inexact(
     result: np.ndarray, alike: Sequence[np.ndarray], most: float
 ) -> np.ndarray:
-    """Return the finite elements that are neither integers nor equal to an
-    operand's.
+    """Return the finite elements that are no exact integers, nor equal, up to sign, to
+    an element in the same place of an array in `alike`.
     """
     left: np.ndarray = np.isfinite(result)
     left &= (result != np.rint(result)) | (abs(result) > most)
@@ -430,10 +437,10 @@ def _is_whole(array: np.ndarray) -> bool:
     return all(bool((x == np.rint(x.astype(float))).all()) for x in (some, array))
 
 
-def _are_among(x: np.ndarray, given: Sequence[object]) -> bool:
+def _are_among(x: np.ndarray, arrays: Sequence[object]) -> bool:
     """Return whether each number occurs, up to its sign, in one of the arrays."""
     return all(
-        any(((y == number) | (y == -number)).any() for y in given) for number in x
+        any(((y == number) | (y == -number)).any() for y in arrays) for number in x
     )
 
 

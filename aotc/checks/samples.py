@@ -120,7 +120,8 @@ class CallSequence:
 
 
 def usual_items_of(program: Program, entry: Entry) -> list[CheckItem]:
-    """Return the first of the items that an entry is called with, at sizes of any use.
+    """Return the first calls of an entry to compare: those at symbol values 0, 1, small
+    and large.
 
     Args:
         program: that is checked.
@@ -138,7 +139,7 @@ def usual_items_of(program: Program, entry: Entry) -> list[CheckItem]:
 
 
 def _usual_parts(entry: Entry, codes: Sequence[Code]) -> list[Parts]:
-    """Return the sizes at which some code tends to go wrong, where calls have code."""
+    """Return the usual symbol values (0, 1, small, large) at which calls have code."""
     usual = list(dict.fromkeys(_usual_sizes(entry))) if entry.symbols else [(), ()]
     return [
         parts
@@ -173,7 +174,7 @@ def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckI
         if parts not in usual:
             sizes = _sizes_by_name(entry, parts)
             found.append(CheckItem(len(found), sizes, True, IntegerRange.BITS))
-    for number in range(_structured(graph, entry) if usual else 0):
+    for number in range(_structured_count(graph, entry) if usual else 0):
         sizes = _sizes_by_name(entry, usual[-1])
         is_positive = number % 2 == 1
         found.append(
@@ -197,7 +198,7 @@ def check_items_of(program: Program, graph: Module, entry: Entry) -> list[CheckI
     return found
 
 
-def _structured(graph: Module, entry: Entry) -> int:
+def _structured_count(graph: Module, entry: Entry) -> int:
     """Return how many items have patterned inputs only: enough for all mask
     patterns.
     """
@@ -229,7 +230,8 @@ def call_sequence_of(
     seed: int,
     uses: Mapping[str, Use] | None = None,
 ) -> CallSequence:
-    """Draw the calls of an item: one, or two in a row if the entry updates a state.
+    """Draw the calls of a check item: one, or two in a row if the entry updates a
+    state.
 
     Args:
         program: that is checked.

@@ -151,31 +151,33 @@ def check_entries(
 
 
 def _whole_work(full: bool) -> WorkBudget:
-    """Return the work that all items together may take."""
+    """Return the work budget of all check items together."""
     return WorkBudget(inf, inf) if full else WorkBudget.usual()
 
 
 def _refused_rows(
-    points: Sequence[Entry], refused: Mapping[Target, str]
+    entries: Sequence[Entry], refused: Mapping[Target, str]
 ) -> list[SelfCheck]:
-    """Return skipped findings for targets whose code cannot be loaded here."""
+    """Return findings, as not compared, of each entry on targets whose code cannot be
+    loaded here.
+    """
     return [
         SelfCheck(entry.name, str(target)).skip(
             {}, _NOT_HERE[code], is_lasting=code != "out-of-memory"
         )
         for target, code in refused.items()
-        for entry in points
+        for entry in entries
     ]
 
 
 def _unknown_rows(
-    points: Sequence[Entry], known: Container[str], running: _Running
+    entries: Sequence[Entry], known: Container[str], running: _Running
 ) -> list[SelfCheck]:
-    """Return skipped findings for entries that the graph has no function of."""
+    """Return findings, as not compared, of entries without a function in the graph."""
     return [
         SelfCheck(entry.name, str(variant.target)).skip({}, _NOT_IN_IR)
         for variant, _ in running
-        for entry in points
+        for entry in entries
         if entry.name not in known
     ]
 
@@ -194,7 +196,7 @@ def _jobs(
 def skipped_checks(
     program: Program, targets: Sequence[Target], why: str
 ) -> list[SelfCheck]:
-    """Return skipped findings for entries without a reference to compare with."""
+    """Return findings that no entry was compared on these targets, and why."""
     return [
         SelfCheck(entry.name, str(target)).skip({}, why)
         for target in targets
@@ -253,7 +255,8 @@ def _check(
     begin: Callable[[str], None],
     started: StartedCheck,
 ) -> list[SelfCheck]:
-    """Compare the items of all entries on all running targets; return the findings.
+    """Compare the check items of all entries on all running targets; return the
+    findings.
 
     The first items of all entries come first, and what is beyond the usual comes last;
     before that, entries are compared by blocks of which no call could be as a whole.
@@ -283,7 +286,7 @@ def _check_in_order(
     work: WorkBudget,
     begin: Callable[[str], None],
 ) -> None:
-    """Compare items by priority and write the findings to `rows`."""
+    """Compare check items by priority and write the findings to `rows`."""
     spare = Spare(work)
     to_come = sum(item.priority is not WorkPriority.SPARE for _, item in ordered)
     numbers = count(1)
@@ -321,7 +324,9 @@ def _findings(
     work: WorkBudget,
     evaluate: Evaluate,
 ) -> _Findings:
-    """Compare an item on each target; return functions that record what was found."""
+    """Compare a check item on each target; return functions that add it to the
+    findings, by target, and why there was nothing to compare, if so.
+    """
     try:
         trial = evaluate(checked, item, work)
     except NothingToCompare as reason:
@@ -360,7 +365,7 @@ def _start(
     bundle: Path,
     variants: Sequence[CompiledVariant],
     full: bool,
-    kind: type[Bundle] = Bundle,
+    bundle_class: type[Bundle] = Bundle,
 ) -> tuple[list[tuple[CompiledVariant, CompiledProcess]], dict[Target, str]]:
     """Start a process per variant that runs here; return them, and error codes of
     others.
@@ -370,7 +375,7 @@ def _start(
     for variant in variants:
         target = variant.target
         try:
-            code = kind(str(bundle), target.id)
+            code = bundle_class(str(bundle), target.id)
             process = CompiledProcess(code, None if full else _SECONDS)
         except AotcError as error:
             if error.code not in _NOT_HERE:
@@ -387,7 +392,9 @@ def _start(
 def _finding(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> _Finding:
-    """Compare an item on one target; return a function that records what was found."""
+    """Compare a check item on one target; return a function that adds it to the
+    findings.
+    """
     sizes = trial.item.sizes
     try:
         results = _verdicts(trial, variant, process)
@@ -401,7 +408,7 @@ def _finding(
 def _skip(
     row: SelfCheck, item: CheckItem, reason: DidNotEnd | NothingToCompare
 ) -> SelfCheck:
-    """Return the findings with an item as not compared, unless it was a spare one."""
+    """Return the findings with a check item as not compared, except for a spare one."""
     if item.priority is WorkPriority.SPARE and isinstance(reason, NothingToCompare):
         return row
     return row.skip(item.sizes, f"{item}{reason}", is_lasting=reason.is_lasting)
@@ -468,7 +475,8 @@ def _with_blocks(row: SelfCheck, item: CheckItem, found: BlockFindings) -> SelfC
 def _verdicts(
     trial: Trial, variant: CompiledVariant, process: CompiledProcess
 ) -> list[Verdict]:
-    """Run an item's calls on a target; return the verdict on each result.
+    """Run a check item's calls on a target; return the verdict on each result, or raise
+    if one is wrong.
 
     Raises:
         CompileError: one is wrong.

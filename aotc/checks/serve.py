@@ -17,9 +17,9 @@ def _load(code: Loadable) -> Call:
     return code.load()
 
 
-def _call(call: Call, asked: tuple[Any, ...]) -> tuple[Arrays, Arrays]:
-    """Make the call that the parent process asked for."""
-    return call(*asked)
+def _call(call: Call, arguments: tuple[Any, ...]) -> tuple[Arrays, Arrays]:
+    """Make the call that the parent process asked for; return outputs and states."""
+    return call(*arguments)
 
 
 def main() -> None:

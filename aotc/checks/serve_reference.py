@@ -64,7 +64,8 @@ class TrialServer:
         left: float,
         most: float,
     ) -> TrialFacts:
-        """Evaluate the calls of an item.
+        """Evaluate the calls of a check item; return the item, inputs and states that
+        were used.
 
         Args:
             entry: its name.
@@ -88,7 +89,7 @@ class TrialServer:
         return TrialFacts(self._trial.item, calls.inputs, states)
 
     def judge(self, found: Sequence[Arrays]) -> list[list[Verdict]]:
-        """Judge the results of each call."""
+        """Judge the results of each call; return the verdicts call by call."""
         assert self._trial is not None
         return self._trial.judge(found)
 
@@ -98,10 +99,8 @@ class TrialServer:
         return self._trial.expected
 
     def work_ahead(self) -> bool:
-        """Evaluate with noise where that is as good as certain to be asked for.
-
-        Returns:
-            Whether there is more to evaluate.
+        """Evaluate once with noise if that is as good as certain to be asked for;
+        return False if it is not.
         """
         trial = self._trial
         if trial is None or not trial.checked.entry.updates:

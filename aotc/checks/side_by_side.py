@@ -78,7 +78,7 @@ class SideBySide(Generic[F]):
         *,
         is_ahead: bool = False,
     ) -> None:
-        """Begin to compare items in threads, if there are cores and enough items.
+        """Begin to compare check items in threads, if there are cores and enough items.
 
         Those that are under way go on.
 
@@ -110,7 +110,7 @@ class SideBySide(Generic[F]):
             self._started[_key(checked, item)] = task
 
     def findings(self, checked: CheckedEntry, item: CheckItem, work: WorkBudget) -> F:
-        """Return the findings on an item, compared already or now, within a work
+        """Return the findings on a check item, compared already or now, within a work
         budget.
         """
         started = self._started.pop(_key(checked, item), None)
@@ -128,7 +128,9 @@ class SideBySide(Generic[F]):
     def _outcome(
         self, checked: CheckedEntry, item: CheckItem, work: WorkBudget
     ) -> _Outcome[F]:
-        """Compare an item in a thread, by a process; catch what is raised."""
+        """Compare a check item in a thread, by a process; return what was found or
+        raised.
+        """
         process = self._processes.get()
         with checked.graph.context, ir.Location.unknown():
             try:

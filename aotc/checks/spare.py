@@ -24,14 +24,14 @@ class Spare:
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], float] = {}
 
     def note(self, checked: CheckedEntry, item: CheckItem, work: float) -> None:
-        """Record the work that an item took."""
+        """Record the work that a check item took."""
         self._known[checked.entry.name, tuple(item.sizes.items())] = work
         if item.priority is WorkPriority.SPARE:
             self._left -= work
 
     def covers(self, checked: CheckedEntry, item: CheckItem) -> bool:
-        """Return whether the remaining work suffices for an item, judged by one of its
-        sizes.
+        """Return whether the remaining work suffices for a check item, judged by what
+        another of its sizes took.
         """
         key = checked.entry.name, tuple(item.sizes.items())
         work = self._known.get(key, inf)

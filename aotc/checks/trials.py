@@ -90,7 +90,8 @@ class EvaluatedTrial:
 def trial_of(
     checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> EvaluatedTrial:
-    """Evaluate the calls of an item with the reference evaluator.
+    """Evaluate the calls of a check item with the reference evaluator; return them as a
+    trial.
 
     Where no result is finite, masks show the first position and are tried again: a row
     of a causal mask beside them may have seen nothing, and all that attends to it.
@@ -109,8 +110,8 @@ def trial_of(
 def _compute(
     checked: CheckedEntry, item: CheckItem, work: WorkBudget
 ) -> EvaluatedTrial:
-    """Draw an item's calls and evaluate them by the reference, within the work
-    budget.
+    """Draw a check item's calls and evaluate them by the reference, within the work
+    budget; return them as a trial.
     """
     try:
         work.hold(input_elements(checked.entry, item.sizes))

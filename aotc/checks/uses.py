@@ -344,7 +344,7 @@ def _counted(value: Value) -> Size | None:
 
 
 def _masks(floats: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, Use]]:
-    """Yield the uses of float inputs as masks."""
+    """Yield the name and the use of float inputs that are masks."""
     for name, by_arithmetic in floats:
         yield name, Use(is_bias=not by_arithmetic, is_factor=by_arithmetic)
 
@@ -365,7 +365,7 @@ def _starts_in(
 
 
 def _concatenated(value: Value) -> Iterator[object]:
-    """Yield the values that a vector was concatenated from."""
+    """Yield the values that a vector was concatenated from; itself if it was not."""
     whole = made_by(value, Concatenate)
     if whole is None:
         yield value

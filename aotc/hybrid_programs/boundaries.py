@@ -49,7 +49,8 @@ class Boundary:
 
     @contextmanager
     def crossing(self, given: Iterable[PyTree]) -> Iterator[list[PyTree]]:
-        """Count, time and measure the execution of the operation by the `with` block.
+        """Count the `with` block as a call of the operation; measure its time and its
+        bytes.
 
         Args:
             given: trees that it is given.

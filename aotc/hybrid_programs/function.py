@@ -207,8 +207,8 @@ class HybridFunction:
             return made
 
     def _prepare(self) -> tuple[Workshop, types.FunctionType]:
-        """Split the function's body into runs; return their workshop and the rewritten
-        function.
+        """Rewrite the function's body to call `Run`s of its statements; return the
+        `Workshop` that these share, and the new function.
         """
         function, definition = self.function, self.definition
         body = definition.body
@@ -343,8 +343,8 @@ def _locals_of(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _looks_at_frame(node: ast.AST) -> str:
-    """Return the text of a call that inspects its caller's frame; empty for other
-    nodes.
+    """Return a call that inspects its caller's frame as text, such as `locals()`; empty
+    for other nodes.
     """
     match node:
         case ast.Call(func=ast.Name(id="super" | "locals" | "vars" | "dir" as name)):
@@ -357,7 +357,9 @@ def _looks_at_frame(node: ast.AST) -> str:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax nodes of a function, without the bodies of nested functions."""
+    """Yield a function's syntax nodes; of the functions nested in it, only themselves
+    and their `global` and `nonlocal` statements.
+    """
     for each in ast.iter_child_nodes(node):
         yield each
         if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -119,8 +119,8 @@ def _make_bundle(
 
 
 def _needs_no_check(kept: KeptBundle | None) -> bool:
-    """Return whether calls need no comparison: the code has passed one, or
-    AOTC_CHECK is off.
+    """Return whether calls need no comparison: one of the code is on record, or
+    AOTC_CHECK is off; raise if it has failed.
     """
     mode = options.get("AOTC_CHECK")
     if mode == "first":

@@ -94,7 +94,7 @@ class FirstCall:
         self, unchecked: Unchecked, leaves: Sequence[object]
     ) -> Sequence[object]:
         """Compute a call by the code and by the reference evaluator; record the
-        outcome.
+        outcome, and return the compiled leaves.
         """
         from aotc.checks.call_check import CallCheck  # with the compiler's side
 
@@ -146,7 +146,8 @@ class FirstCall:
 
 
 def require_right(kept: KeptBundle) -> bool:
-    """Return whether cached code has passed a comparison; raise if it has failed one.
+    """Return whether a comparison of cached code is on record, passed or skipped; raise
+    if it has failed.
 
     Raises:
         CompileError: `self-check`: it was, and computes something else.

@@ -258,7 +258,9 @@ class JitFunction:
     def _code_for(
         self, call: CallSignature, leaves: Sequence[np.ndarray]
     ) -> KnownCode | Pending:
-        """Return the code for a call, compiled if there is none, or what is Pending."""
+        """Return the code for a call, compiled if there is none, or a `Pending` while a
+        thread compiles it.
+        """
         with self._lock:
             values = self._values_of(call, leaves)
             variant = self._variants.find(call, values)
@@ -298,30 +300,32 @@ class JitFunction:
     def _make_code_for(
         self, call: CallSignature, values: _Values
     ) -> CodeVariant | Pending:
-        """Trace and compile code for a call, here or in a background thread."""
+        """Compile code for a call and return it, or a `Pending` if a background thread
+        does.
+        """
         if not self._waits:
             return self._pending_for(call, values)
         self._variants.note_miss(call)
         return self._add(self._trace_for(call, values))
 
     def _add(
-        self, found: TracedSpecialization | KeptCode, pending: Pending | None = None
+        self, source: TracedSpecialization | KeptCode, pending: Pending | None = None
     ) -> CodeVariant:
         """Compile a traced function, or take cached code; add it as a variant and
         return that.
 
         Args:
-            found: what it is made of.
+            source: what it is made of.
             pending: calls in the meantime, of which the last one is compared before
                 others have the code.
         """
-        if isinstance(found, KeptCode):
-            made = found.made
+        if isinstance(source, KeptCode):
+            made = source.made
         else:
-            made = compile_program(found.program, self._target, self._threads)
-            if found.recipe is not None and made.kept is not None:
-                note_kept(found.recipe, made.kept)
-        variant = CodeVariant(found, made)
+            made = compile_program(source.program, self._target, self._threads)
+            if source.recipe is not None and made.kept is not None:
+                note_kept(source.recipe, made.kept)
+        variant = CodeVariant(source, made)
         if pending is not None and pending.last is not None:
             variant.compare(pending.last)
         with self._lock:
@@ -335,8 +339,8 @@ class JitFunction:
     def _trace_for(
         self, call: CallSignature, values: _Values
     ) -> TracedSpecialization | KeptCode:
-        """Trace the function for a call, with symbols for sizes that vary where
-        possible.
+        """Return the traced function or cached code for a call, with symbols for sizes
+        that vary where possible.
         """
         self._variants.note_shapes(call)
         sizes = None
@@ -406,7 +410,8 @@ class JitFunction:
     def _pending_for(
         self, call: CallSignature, values: _Values
     ) -> CodeVariant | Pending:
-        """Return cached code for a call, or start to compile it in a background thread.
+        """Return cached code for a call, or a `Pending` that a background thread
+        compiles, started if there is none.
 
         Raises:
             Exception: what has kept it from being made, once.
@@ -503,8 +508,8 @@ class JitFunction:
         }
 
     def entries(self) -> list[tuple[CallSignature, EntryFunction]]:
-        """Return an entry for each form of calls so far, with symbols for sizes that
-        varied.
+        """Return a (first call, entry) pair for each form of calls so far, with symbols
+        for sizes that varied.
 
         Returns:
             One for each form of calls, with the first call of it.

@@ -39,8 +39,8 @@ class KeptBundle:
 
     @classmethod
     def of(cls, program: Program, target: Target) -> KeptBundle | None:
-        """Return the cache entry of a program at the stage `graph`, or None if it is
-        not cached.
+        """Return the cache entry of a program at the stage `graph`, filled or not; None
+        if the program is not to be cached.
 
         Args:
             program: which is left as it is.

@@ -86,7 +86,9 @@ class KeptFunction:
 
 
 def find_kept(recipe: CacheRecipe | None) -> KeptBundle | None:
-    """Return the cached bundle for a call's key; None if there is none."""
+    """Return the cache entry of the bundle that a call's key names; None if it names
+    none.
+    """
     cache = cache_of_functions()
     value = cache.find(recipe) if cache and recipe else None
     if cache is None or value is None:

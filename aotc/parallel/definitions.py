@@ -41,32 +41,32 @@ def _block(x: Array, axis: int, count: int, number: int) -> Array:
     return x[tuple(where)]
 
 
-def _all_reduce(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+def _all_reduce(request: JsonObject, arrays: Arrays, number: int) -> Array:
     """Return the reduction of all devices' arrays."""
-    return reduction(arrays, asked["kind"])
+    return reduction(arrays, request["kind"])
 
 
-def _all_gather(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+def _all_gather(request: JsonObject, arrays: Arrays, number: int) -> Array:
     """Return all devices' arrays, concatenated along an axis."""
-    return np.concatenate(arrays, asked["axis"])
+    return np.concatenate(arrays, request["axis"])
 
 
-def _reduce_scatter(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+def _reduce_scatter(request: JsonObject, arrays: Arrays, number: int) -> Array:
     """Return one device's block of the sum of all arrays."""
     count = len(arrays)
-    return reduction([_block(x, asked["axis"], count, number) for x in arrays], "sum")
+    return reduction([_block(x, request["axis"], count, number) for x in arrays], "sum")
 
 
-def _all_to_all(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+def _all_to_all(request: JsonObject, arrays: Arrays, number: int) -> Array:
     """Return one device's blocks of all arrays, concatenated."""
-    count, axis = len(arrays), asked["split_axis"]
+    count, axis = len(arrays), request["split_axis"]
     blocks = [_block(x, axis, count, number) for x in arrays]
-    return np.concatenate(blocks, asked["concat_axis"])
+    return np.concatenate(blocks, request["concat_axis"])
 
 
-def _permute(asked: JsonObject, arrays: Arrays, number: int) -> Array:
+def _permute(request: JsonObject, arrays: Arrays, number: int) -> Array:
     """Return the array of the device that sends to this one; zeros if none does."""
-    sources = dict(zip(asked["targets"], asked["sources"], strict=True))
+    sources = dict(zip(request["targets"], request["sources"], strict=True))
     if number not in sources:
         return np.zeros_like(arrays[number])
     return arrays[sources[number]]

@@ -82,7 +82,7 @@ class Group:
         self.engine.close()
 
     def _collect(
-        self, asked: dict[str, object], x: Array, cut_axis: int | None = None
+        self, request: dict[str, object], x: Array, cut_axis: int | None = None
     ) -> Array:
         """Run a collective on one array per rank; return this rank's result."""
         x = _prepared(x)
@@ -92,10 +92,10 @@ class Group:
                 f"expected axis {cut_axis} of {[*x.shape]} to be cut into {self.size} "
                 "equal blocks, one for each rank",
             )
-        what = json.dumps([asked, str(x.dtype), x.shape])
+        what = json.dumps([request, str(x.dtype), x.shape])
         with self.engine.exchange(what, [x]) as found:
             arrays = [given for (given,) in found]
-            return results(asked, arrays, range(self.rank, self.rank + 1))[0]
+            return results(request, arrays, range(self.rank, self.rank + 1))[0]
 
 
 def _prepared(x: Array) -> Array:

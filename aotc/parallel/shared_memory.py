@@ -82,7 +82,7 @@ class SharedMemoryEngine:
         yield [found[rank] for rank in range(self.size)]
 
     def lost_ranks(self) -> set[int]:
-        """Return the ranks that have ended."""
+        """Return the ranks that have ended, and `STARTER` if that has."""
         return {rank for rank, each in self._sockets.items() if _has_ended(each)}
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class SharedMemoryEngine:
 
     def _reserve(self, size: int) -> int | None:
         """Allocate shared memory with two halves of `size` bytes, if there is less so
-        far.
+        far; return its descriptor, None if there was enough.
 
         Others go on reading the old memory, which they have mapped.
         """
@@ -127,7 +127,9 @@ class SharedMemoryEngine:
                 socket.send_fds(each, [data], given)
 
     def _receive(self) -> dict[int, tuple[bytes, list[int]]]:
-        """Wait for and return the next message of each other rank."""
+        """Wait for the next message of each other rank; return them and their
+        descriptors.
+        """
         found: dict[int, tuple[bytes, list[int]]] = {}
         ranks = {each.fileno(): rank for rank, each in self._sockets.items()}
         waiting = select.poll()
@@ -144,7 +146,9 @@ class SharedMemoryEngine:
         return found
 
     def _take(self, rank: int) -> tuple[bytes, list[int]] | None:
-        """Receive one message of a rank; None if its process has ended."""
+        """Receive a message of a rank and its file descriptors; None if its process has
+        ended.
+        """
         try:
             data, descriptors, *_ = socket.recv_fds(self._sockets[rank], _LONGEST, 1)
         except ConnectionResetError:

@@ -30,8 +30,8 @@ def fallback_count() -> int:
 def choose(
     manifest: Manifest, target: str | None, fallback: bool
 ) -> tuple[Selection, Variant]:
-    """Return the variant of a bundle to run here: that for `target`, or else the best
-    one.
+    """Return the selection among a bundle's variants, and the one to run here: that for
+    `target`, or else the best one.
 
     Raises:
         InputError: `unknown-variant`.

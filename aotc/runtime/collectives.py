@@ -87,7 +87,7 @@ class Exchange:
         self._running[self._count] = leaf, running
         return self._count
 
-    def _run(self, part: Device, said: JsonObject, array: Array) -> Array:
+    def _run(self, device: Device, request: JsonObject, array: Array) -> Array:
         """Run a collective in the exchange thread, unless an earlier one has failed in
         this call.
 
@@ -96,7 +96,7 @@ class Exchange:
         if self._failure is not None:
             raise self._failure
         try:
-            return part.exchange(said, array)
+            return device.exchange(request, array)
         except Exception as error:
             self._failure = error
             raise

@@ -29,7 +29,9 @@ class DeviceModels:
 
     @classmethod
     def of(cls, model: Model | DeviceModels) -> DeviceModels:
-        """Wrap a single model as the only device of its process."""
+        """Return a single model as the `DeviceModels` of one device; `DeviceModels` as
+        they are.
+        """
         if isinstance(model, DeviceModels):
             return model
         devices = model.device.devices if model.device else LocalDevices.alone()

@@ -216,7 +216,8 @@ class ExportedFunction:
             raise self._diagnose(error) from error
 
     def _plan_for(self, shapes: Shapes, lent: Sequence[bool] = ()) -> _CallPlan:
-        """Choose and remember how calls of these shapes are computed.
+        """Return a plan of how calls of these shapes are computed, and remember it;
+        raise if no code takes them.
 
         Args:
             shapes: of the inputs.
@@ -252,7 +253,9 @@ class ExportedFunction:
         return plan
 
     def _padding_error(self, lent: Sequence[bool], padding: CallPadding) -> InputError:
-        """Return the error for a tensor on the GPU where calls have to be padded."""
+        """Return the error for a tensor on the GPU where calls have to be padded; count
+        the refused call.
+        """
         name = self._inputs[lent.index(True)].name
         shapes = ", ".join(str([*shape]) for shape in padding.shapes)
         error = InputError(

@@ -28,8 +28,8 @@ def augmented(sign: str, target: object, value: object) -> Any:
 
 
 def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None]:
-    """Read `owner[index]` for `+=`; return a function that adds a value and stores the
-    sum.
+    """Read `owner[index]` for `+=` or another operator; return a function that applies
+    it to a value and stores the result.
 
     Python reads the part before it evaluates that.
     """
@@ -44,8 +44,8 @@ def augmented_part(sign: str, owner: Any, index: Any) -> Callable[[object], None
 def augmented_attribute(
     sign: str, owner: object, name: str
 ) -> Callable[[object], None]:
-    """Read `owner.name` for `+=`; return a function that adds a value and stores the
-    sum.
+    """Read `owner.name` for `+=` or another operator; return a function that applies it
+    to a value and stores the result.
     """
     before = getattr(owner, name)
 

@@ -46,8 +46,8 @@ def value_token(value: object) -> str:
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is a NumPy array, no subclass, of a dtype that code
-    takes.
+    """Return whether a value is a NumPy array (no subclass) or scalar of a dtype that
+    code takes.
     """
     if not (type(value) is np.ndarray or isinstance(value, np.generic)):
         return False

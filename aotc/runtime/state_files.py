@@ -136,8 +136,8 @@ def _digest_of_chunks(chunks: Iterable[bytes]) -> str:
 
 
 def load(path: Path, layout: StateFileLayout, prefix: str | None) -> dict[str, Array]:
-    """Read and check a file of states; return its arrays by key, of one state with
-    `prefix`.
+    """Read and check a file of states; return its arrays by key, those of the state
+    `prefix` alone if it is given.
 
     Raises:
         InputError: `no-such-file`, `bad-state-file`, `other-model`, `state-leaves`,

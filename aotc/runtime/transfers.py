@@ -225,8 +225,8 @@ class Fetcher:
         return self.array(view, staged)
 
     def begin(self, view: HalBufferView, copies: Copies) -> HalBuffer | None:
-        """Start copying a buffer view to memory that the host sees; return that
-        buffer.
+        """Start copying a buffer view to memory that the host sees; return that buffer,
+        None if there are no elements.
         """
         if 0 in view.shape:
             return None

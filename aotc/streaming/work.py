@@ -172,7 +172,9 @@ class StreamThreads:
     def _batch_from(
         self, first: StreamItem
     ) -> tuple[list[StreamItem], StreamItem | Failure | End | None]:
-        """Return the items of a batch, and the item read next that did not fit."""
+        """Return the items of a batch, and what was read next that did not fit; None if
+        the time or the room was up.
+        """
         batching = self._caller.batching
         assert batching is not None
         items, rows = [first], batching.rows(first.inputs)

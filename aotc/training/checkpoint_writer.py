@@ -49,7 +49,8 @@ class CheckpointWriter:
             self._write(at)
 
     def save_after_loss(self, at: Position, error: AotcError) -> None:
-        """Write a checkpoint after a rank was lost, if this rank is the one to do it.
+        """Write a checkpoint after a rank was lost, if this rank is the one to do it,
+        and name it in the error's hint.
 
         A call that fails leaves states as they were, so those of a rank that is left
         are good. Of these the first writes; where metrics are kept, only the rank that

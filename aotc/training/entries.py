@@ -107,7 +107,8 @@ def source_file(model: Model) -> str:
 
 
 def nan_search(model: Model, name: str, folder: Path | None) -> str:
-    """Return the command line that finds the op behind a NaN, for a hint.
+    """Return the beginning of a hint on how to find the op behind a NaN: a command
+    line, for an entry of one device.
 
     Args:
         model: the loaded model.

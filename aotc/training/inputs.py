@@ -145,7 +145,7 @@ def _keys(container: object) -> Iterator[object]:
 
 def _require_all(
     found: Mapping[str, object],
-    there: Collection[str],
+    known_names: Collection[str],
     leaves: Sequence[Leaf],
     where: str | None,
 ) -> None:
@@ -155,7 +155,7 @@ def _require_all(
         raise InputError(
             "missing-input",
             f"no array for the input {', '.join(missing)}; there are "
-            f"{', '.join(sorted(there)) or 'none'}",
+            f"{', '.join(sorted(known_names)) or 'none'}",
             where=where,
             hint="name the arrays like the inputs, or give "
             + wording.current().constant(missing[0]),
@@ -166,8 +166,8 @@ def _require_all(
 
 
 def _array(value: object, leaf: Leaf) -> Array:
-    """Convert a value to an array of an input's dtype; raise if that would change
-    it.
+    """Return a value as a NumPy array of its own dtype; raise if it is no array, or has
+    masked elements.
     """
     if not hasattr(value, "__array__"):
         raise InputError(

@@ -297,7 +297,7 @@ def _batches(
 
 def _validator(
     replicas: Replicas,
-    asked: Validation | None,
+    options: Validation | None,
     batches: Batches,
     resumed: Path | None,
     allow_nan: bool,
@@ -305,16 +305,16 @@ def _validator(
     """Return the validator, with progress from the resumed checkpoint; None without
     one.
     """
-    if asked is None:
+    if options is None:
         return None
     if not replicas.writes:  # the first rank keeps the best states
-        asked = replace(asked, best=None)
+        options = replace(options, best=None)
     shown = read_validation(resumed) if resumed else None
     try:
         before = None if shown is None else ValidationProgress.from_json(shown)
     except (TypeError, ValueError, KeyError):
         raise bad_validation(resumed or Path()) from None
-    return Validator(replicas.model, asked, batches, before, allow_nan=allow_nan)
+    return Validator(replicas.model, options, batches, before, allow_nan=allow_nan)
 
 
 def _last_step(batches: Batches, epochs: int | None, steps: int | None) -> int | None:

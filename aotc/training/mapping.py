@@ -210,10 +210,11 @@ class RowLoop:
         collect: bool,
         on_step: OnStep | None = None,
     ) -> tuple[list[list[Array]], History]:
-        """Call the entry with all batches.
+        """Call the entry with all batches; return the outputs of each step, and the
+        history.
 
         Returns:
-            The outputs of each step if they are collected, and what was measured.
+            The outputs of each step, none unless `collect`, and what was measured.
 
         Raises:
             InputError, SetupError, Interrupted: as `map_batches`.

@@ -9,7 +9,7 @@ from aotc.training import wording
 
 
 def require_whole(least: int, **numbers: int | None) -> None:
-    """Raise for arguments that are not integers of at least `least`.
+    """Raise for arguments that are neither integers of at least `least` nor None.
 
     Raises:
         InputError: `bad-number`.
@@ -24,7 +24,9 @@ def require_whole(least: int, **numbers: int | None) -> None:
 
 
 def _is_whole(number: int, least: int) -> bool:
-    """Return whether a value is an int, no bool, and at least `least`."""
+    """Return whether a value is an integer, of NumPy or a bool too, of at least
+    `least`.
+    """
     try:
         return index(number) >= least
     except TypeError:

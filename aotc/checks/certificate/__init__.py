@@ -189,8 +189,8 @@ def _certificates(
 def _declare_checks(
     module: Module, number: int, point: Point
 ) -> tuple[DerivativeCheck, DerivativeCheck | None]:
-    """Declare a check of a derivative, and one of the derivative without
-    checkpoints.
+    """Declare a check of a derivative, and one of the derivative without checkpoints;
+    None if there are none.
     """
     name = f"certificate_{number}"
     check = _declare_check(module, name, Widened(point.function), point)
@@ -204,7 +204,9 @@ def _declare_checks(
 def _declare_check(
     module: Module, name: str, widened: Widened, point: Point
 ) -> DerivativeCheck:
-    """Add the function that checks a widened function's derivative to the module."""
+    """Add a function that checks a widened function's derivative to the module; return
+    its check.
+    """
     primal = functions_of(module)[point.function]
     with ir.InsertionPoint(primal.entry_block), primal.location:
         of = derive(widened)

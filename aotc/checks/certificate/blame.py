@@ -30,7 +30,7 @@ def wrong_op(
     graph: Module, check: DerivativeCheck, x: Arrays, rng: np.random.Generator
 ) -> tuple[str, str | None] | None:
     """Find the first op whose derivative rules disagree; return its name and source
-    line.
+    line, or None.
 
     Ops of loops and branches are checked where they first run, and come before them.
 

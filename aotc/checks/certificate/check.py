@@ -162,7 +162,7 @@ class DerivativeCheck:
         return [self.inputs[i] for i in self.wrt]
 
     def entry(self) -> Entry:
-        """Return the entry as the backend exports it."""
+        """Return the function as an `Entry`, as the backend exports it."""
         symbols = tuple(Contract(f"s{i}") for i in range(len(self.symbols)))
         return Entry.flat(self.name, self.argument_types, self.result_types, symbols)
 
@@ -238,7 +238,9 @@ class DerivativeCheck:
         return moved
 
     def _measure_at(self, run: Run, at: Evaluated) -> tuple[float | None, float]:
-        """The figures of `measure` at one point."""
+        """Return the relative errors of the dot-product test (None without both modes)
+        and the finite-difference test at one point.
+        """
         products = [_dot(at.gradients, at.v)] if self.modes.reverse else []
         products += [_dot(at.w, at.slopes)] if self.modes.forward else []
         slope, size = products[0], _norm(at.gradients or at.slopes)
@@ -295,16 +297,16 @@ class DerivativeCheck:
             moved[i] = x[i] + by * direction
         return moved
 
-    def _parts(self, found: Arrays) -> tuple[Arrays, Arrays, Arrays]:
+    def _parts(self, results: Arrays) -> tuple[Arrays, Arrays, Arrays]:
         """Split the function's results into float results, gradients and tangents."""
         count = len(self.outputs)
         end = count + (len(self.wrt) if self.modes.reverse else 0)
         values = [
             y
-            for kind, y in zip(self.outputs, found, strict=False)
+            for kind, y in zip(self.outputs, results, strict=False)
             if dtypes.is_float(kind.dtype)
         ]
-        return values, found[count:end], found[end:]
+        return values, results[count:end], results[end:]
 
 
 def _dot(x: Sequence[np.ndarray], y: Sequence[np.ndarray]) -> float:

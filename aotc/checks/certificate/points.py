@@ -84,33 +84,33 @@ _MODES: dict[type, str] = {Vjp: "reverse", Jvp: "forward"}
 
 
 def _reached_derivatives(
-    known: Mapping[str, Function], entry: str
+    functions: Mapping[str, Function], entry: str
 ) -> list[tuple[str, Derivative]]:
     """Return the declared derivatives that an entry reaches by calls, by name.
 
     One check measures both modes, so either stands for both.
     """
-    inside = set(reachable_functions(known, entry))
+    inside = set(reachable_functions(functions, entry))
     found: dict[Any, tuple[str, Derivative]] = {}
-    for name in known:
-        derived = derived_of(known[name]) if name in inside else None
+    for name in functions:
+        derived = derived_of(functions[name]) if name in inside else None
         if isinstance(derived, Derivative) and derived.wrt:
             found.setdefault((derived.of, derived.wrt), (name, derived))
     return list(found.values())
 
 
 def _unvisited_functions(
-    known: Mapping[str, Function], name: str, seen: Collection[str]
+    functions: Mapping[str, Function], name: str, visited: Collection[str]
 ) -> tuple[str, ...]:
     """Return titles of callees, such as branches, that the evaluation did not run."""
     found = [
         inner
-        for outer in reachable_functions(known, name)
-        if outer in seen
-        for inner in callees(known[outer])
-        if inner not in seen
+        for outer in reachable_functions(functions, name)
+        if outer in visited
+        for inner in callees(functions[outer])
+        if inner not in visited
     ]
-    return tuple(_title(known[inner]) for inner in dict.fromkeys(found))
+    return tuple(_title(functions[inner]) for inner in dict.fromkeys(found))
 
 
 def _title(function: Function) -> str:

@@ -376,7 +376,7 @@ def _declared(size: int | Dim) -> int | str:
 
 
 def _dims(sizes: Sizes) -> dict[str, int | Dim]:
-    """Return Dims and "zero" by the dimension names that `_declared` writes."""
+    """Map the dimension names that `_declared` writes to Dims, and "zero" to 0."""
     found = {n.name: n for shape in sizes for n in shape if isinstance(n, Dim)}
     is_empty = any(size == 0 for shape in sizes for size in shape)
     return {**found, "zero": 0} if is_empty else {**found}

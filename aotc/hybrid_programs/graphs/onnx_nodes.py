@@ -49,7 +49,9 @@ def nodes_of(
 def _require_makers(
     file: str, model: OnnxModel, graph: onnx.GraphProto, nodes: list[GraphNode[str]]
 ) -> None:
-    """Refuse a graph unless each value, and each result, is computed exactly once."""
+    """Refuse a graph in which a node computes a value that is there before, or a result
+    is computed by none.
+    """
     known = {each.name for each in graph.input} | {*model.graph.constants}
     for node in nodes:
         for name in filter(None, node.makes):

@@ -40,8 +40,8 @@ class WatchingInterpreter(OnnxInterpreter):
         self._sources: set[int] = set()
 
     def run(self, arguments: Sequence[Array]) -> list[Value]:
-        """Import the model's graph; return its results and record nodes of padded
-        ones.
+        """Import the model's graph and return its results; record as faults the nodes
+        that made the sizes of padded (data-dependent) ones.
         """
         found = super().run(arguments)
         graph = self._model.graph

@@ -233,8 +233,8 @@ class _ModuleGraph(SplitGraph[int, np.ndarray]):
         return piece.nodes if fault is None else [fault]
 
     def _excerpt(self, piece: Piece[int], given: Values) -> tuple[ir.Module, Copies]:
-        """Return the ops of a piece as a module for inputs of these shapes, and the
-        copied values.
+        """Return the ops of a piece as a module for inputs of these shapes, and a map
+        of values to their copies in it.
         """
         main = self.main
         with self._module.mlir.context, ir.Location.unknown():

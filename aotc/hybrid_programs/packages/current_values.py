@@ -101,8 +101,8 @@ def is_immutable(value: object) -> bool:
 
 
 def identities(values: Iterable[object]) -> set[int]:
-    """Return the ids of the mutable objects among values, and of those they refer
-    to.
+    """Return the ids of the mutable objects among values, and of those they refer to,
+    up to `_REACHED` of them.
     """
     found, left = set[int](), [*values]
     while left and len(found) < _REACHED:

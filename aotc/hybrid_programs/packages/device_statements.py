@@ -90,8 +90,8 @@ def _is_alias(
 
 
 def _split_import(node: ast.stmt) -> list[ast.stmt]:
-    """Return an import split into one statement for each name; others as a list of
-    one.
+    """Split an import into a statement for each name, leaving out plain imports of the
+    compiler; return other statements as a list of one.
     """
     if not isinstance(node, (ast.Import, ast.ImportFrom)):
         return [node]

@@ -171,7 +171,7 @@ class ModuleEffects:
 
     def _own_effects(self, node: Function) -> tuple[CodeEffects, set[str]]:
         """Return the effects of a function's own statements, and the names of its
-        callees.
+        callees; record the aliases that it makes of the module's names.
         """
         declared = {
             n for x in ast.walk(node) if isinstance(x, ast.Global) for n in x.names
@@ -478,7 +478,7 @@ class _Finder(ast.NodeVisitor):
         elif not computes(function, node):
             self._call_unknown(node, function)
 
-    def _call_own(self, node: ast.Call, name: str, skipped: int) -> None:
+    def _call_own(self, node: ast.Call, name: str, skipped_parameters: int) -> None:
         """Record a call of a function, class or method that the module defines."""
         self.called.add(name)
         summary = self._owner.summary(name)
@@ -487,7 +487,7 @@ class _Finder(ast.NodeVisitor):
             self._alias(kept, held - {kept})
         changed = summary.parameters
         for definition in self._owner.functions[name]:
-            is_method = skipped or getattr(definition, "name", name) != name
+            is_method = skipped_parameters or getattr(definition, "name", name) != name
             names = parameters(definition)[1 if is_method else 0 :]
             for position, each in enumerate(node.args):
                 known = position < len(names) and not isinstance(each, ast.Starred)

@@ -337,9 +337,9 @@ def _require_weights_unread(function: HybridFunction, body: list[ast.stmt]) -> N
         )
 
 
-def _require_free_names(function: HybridFunction, found: ProgramSlice) -> None:
+def _require_free_names(function: HybridFunction, program_slice: ProgramSlice) -> None:
     """Refuse statements that assign the package's own names, `load` and `_aotc`."""
-    for each in found.statements:
+    for each in program_slice.statements:
         if used := stores(each) & {"load", "_aotc"}:
             raise InputError(
                 "bad-hybrid",

@@ -88,7 +88,9 @@ class ProgramSlice:
         return [*names, *self._values_of_modules(reached)]
 
     def _values_of_modules(self, changed: set[int]) -> list[str]:
-        """Return the dotted names of other modules' data that the slice reads."""
+        """Return the dotted names of other modules' data that the slice reads, except
+        of Python's own modules and of objects in `changed`.
+        """
         found = set[str]()
         for dotted in chains(self.statements):
             owner = resolve(dotted.rpartition(".")[0], self._scope)
@@ -127,9 +129,9 @@ class ProgramSlice:
         objects = [*found.objects, *found.given_objects]
         return bool(self._changed_names(found) or identities(objects) & used)
 
-    def _changed_names(self, found: CodeEffects) -> set[str]:
+    def _changed_names(self, effects: CodeEffects) -> set[str]:
         """Return the needed names whose objects the effects may change."""
-        changed = found.changes | found.given
+        changed = effects.changes | effects.given
         if not changed:
             return set()
         return {

@@ -36,8 +36,7 @@ _LONGEST = 600.0  # seconds of an import
 
 
 def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
-    """Return a content digest of each dotted name's value, or "missing"; None if not
-    comparable.
+    """Map dotted names to digests of values, "missing", or None if incomparable.
 
     Args:
         scope: the names of a module, and what they stand for.
@@ -48,8 +47,8 @@ def digests(scope: Mapping[str, object], names: Iterable[str]) -> dict[str, str 
 
 
 def _digest(scope: Mapping[str, object], dotted: str, module: str) -> str | None:
-    """Return a content digest of a dotted name's value, or "missing"; None if not
-    comparable.
+    """Return a digest of a dotted name's value, "missing" if there is none, or None if
+    the value cannot be compared.
     """
     first, *rest = dotted.split(".")
     if first not in scope:
@@ -178,15 +177,15 @@ def fresh_values(folder: Path, name: str, names: Iterable[str]) -> JsonObject:
     return {"error": f"the process ended with {done.code}: {lines[-1]}"}
 
 
-def _answer(asked: JsonObject) -> JsonObject:
+def _answer(request: JsonObject) -> JsonObject:
     """Import a package in this process; return digests of its values, or the error."""
-    sys.path[:] = asked["path"]
+    sys.path[:] = request["path"]
     try:
-        package = importlib.import_module(asked["name"])
+        package = importlib.import_module(request["name"])
     except (Exception, SystemExit) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     compiler = [each for each in sys.modules if each.startswith("aotc.mlir")]
-    found = digests(vars(package), asked["names"])
+    found = digests(vars(package), request["names"])
     return {"digests": found, "compiler": compiler[:1]}
 
 

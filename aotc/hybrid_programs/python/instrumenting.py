@@ -80,20 +80,20 @@ def _call(function: Any, /, *args: object, **kwargs: object) -> object:
 
 
 def _call_other(
-    found: Inside,
+    region: Inside,
     function: Callable[..., object],
     args: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> object:
-    """Call a function that is not traced into; instrument user functions among its
-    arguments.
+    """Call a function that is not traced into, with user functions among its arguments
+    instrumented; record an iterator or function that it makes in the region.
     """
     args = [*map(_instrumented_callable, args)]
     kwargs = {name: _instrumented_callable(each) for name, each in kwargs.items()}
     result = function(*args, **kwargs)
     makes_iterator = is_one_of(function, ITERATING) and is_iterator(result)
     if makes_iterator or (is_own(function) and callable(result)):
-        found.made.append(result)
+        region.made.append(result)
     return result
 
 
@@ -175,8 +175,9 @@ def _body_of(node: Definition) -> list[ast.stmt]:
     return node.body
 
 
-def _record_reads(found: Inside, function: types.FunctionType) -> None:
-    """Record the globals, closure variables and defaults that a called function reads.
+def _record_reads(region: Inside, function: types.FunctionType) -> None:
+    """Record in the region what a called function reads: globals, closure variables and
+    defaults.
 
     Its default values are objects that were there before.
     """
@@ -190,17 +191,17 @@ def _record_reads(found: Inside, function: types.FunctionType) -> None:
         except NameError:  # a parameter, or Python will say so
             continue
         look = functools.partial(value_outside, function, name)
-        found.note_reading((function, name), look, value)
+        region.note_reading((function, name), look, value)
         if is_data(value):
             given[name] = value
     for name in ("__code__", "__defaults__", "__kwdefaults__"):
         look = functools.partial(getattr, function, name)
-        found.note_reading((function, name), look, look())
-    found.given |= identities(given)
+        region.note_reading((function, name), look, look())
+    region.given |= identities(given)
 
 
 def _checked_for_change(owner: Value) -> Value:
-    """Return the object whose item is assigned; raise `Break` if a region may not
+    """Return an object of which an item is assigned; raise `Break` if a region may not
     change it.
     """
     refuse_change(owner, "an assignment")

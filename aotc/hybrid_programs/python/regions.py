@@ -343,18 +343,21 @@ class StatementRegion:
         return checked
 
     def _checked(
-        self, at: list[int], inside: Inside, found: Iterable[tuple[str, PyTree]]
+        self,
+        position: list[int],
+        inside: Inside,
+        named_values: Iterable[tuple[str, PyTree]],
     ) -> dict[str, PyTree]:
-        """Return the outputs by name; raise `Break` if compiled code cannot return
-        them.
+        """Return the outputs by name; raise `Break` if compiled code cannot return one,
+        with the number of its statement in `position[0]`.
 
         Raises:
             Break: one is no array, or is an object that has another name, too.
         """
-        outputs, containers = dict(found), set[int]()
+        outputs, containers = dict(named_values), set[int]()
         arrays = set[int]()
         for name, value in outputs.items():
-            at[0] = max(n for n, x in enumerate(self.body) if name in stores(x))
+            position[0] = max(n for n, x in enumerate(self.body) if name in stores(x))
             leaves, structure = flatten_in_order(value)
             if not leaves or not all(isinstance(each, Array) for each in leaves):
                 raise Break(f"'{name}' is no array")

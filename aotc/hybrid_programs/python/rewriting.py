@@ -119,7 +119,7 @@ class Rewriter:
         return live_before(body, after)
 
     def _can_run(self, node: ast.stmt, place: StatementPosition) -> bool:
-        """Return whether a statement may be part of a run at its position."""
+        """Return whether a statement may be part of a `Run` at its position."""
         if not is_candidate(node) or self._binds_late(node):
             return False
         blocks = (ast.If, ast.For, ast.While)
@@ -138,7 +138,7 @@ class Rewriter:
         after: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite a statement that is not part of a run; its blocks may have runs."""
+        """Rewrite a statement that no `Run` may contain; its blocks may have some."""
         if is_candidate(node) and self._binds_late(node) and not _is_block(node):
             reason = "functions inside see its variables change"
             counts = (
@@ -160,10 +160,10 @@ class Rewriter:
         return found
 
     def _split_head(
-        self, node: ast.stmt, has: set[str], place: StatementPosition
+        self, node: ast.stmt, assigned_before: set[str], place: StatementPosition
     ) -> list[ast.stmt]:
-        """Split off the test, iterable or returned expression as statements before a
-        statement.
+        """Split off the test, iterable or returned expression of a statement; return
+        the statements that replace it.
 
         Where a variable may have no value, that is found when Python gets to it.
         """
@@ -179,7 +179,7 @@ class Rewriter:
             return [value, ast.copy_location(ast.Return(result), node)]
         if _is_block(node) and not self._can_run(node, place):
             head = head_of(node)
-            if head is not None and not reads(head) & self.names <= has:
+            if head is not None and not reads(head) & self.names <= assigned_before:
                 return [node]
             split = operations(node, self.fresh, self.names, self.is_module)
             return [node] if split is None else [*split[0], split[1]]
@@ -192,8 +192,8 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Return a call of a new run; the statements themselves where there can be no
-        run.
+        """Replace statements by a call of a new `Run`; return them as they are where
+        nothing in them computes.
         """
         if not body or not computes(body):
             return body
@@ -212,7 +212,9 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Rewrite statements some of which read variables that may be unassigned."""
+        """Replace each of some statements by a `Run` of its own where it reads no
+        variable that may be unassigned.
+        """
         if len(body) == 1:
             (node,) = body
             if _is_block(node):
@@ -232,7 +234,9 @@ class Rewriter:
         after: set[str],
         place: StatementPosition = StatementPosition(),  # noqa: B008  it is frozen
     ) -> ast.stmt:
-        """Return a statement that Python executes, with runs in its blocks."""
+        """Return a copy of a statement that Python executes, in whose blocks calls of
+        `Run`s replace what may be compiled.
+        """
         inner, lost = place, deletes(*getattr(node, "body", []))
         match node:
             case ast.If():

@@ -148,7 +148,9 @@ class Run:
     def _split(
         self, piece: StatementRegion | Island, broken: Broken
     ) -> list[StatementRegion | Island]:
-        """Split a region where it broke; return its parts: regions and an island."""
+        """Split a region where tracing ended, unless that was done before; return the
+        pieces that it now consists of.
+        """
         with self._lock:
             if id(piece) not in self._parts:
                 made = self._pieces(piece.body, broken, {*piece.outputs})
@@ -159,7 +161,7 @@ class Run:
     def _pieces(
         self, body: list[ast.stmt], broken: Broken, after: set[str]
     ) -> list[StatementRegion | Island]:
-        """Return regions and an island for statements of which one cannot be
+        """Return the regions and islands that replace statements of which one cannot be
         compiled.
         """
         at = broken.position
@@ -175,25 +177,29 @@ class Run:
         found: list[StatementRegion | Island] = []
         if at:
             found += self._regions(body[:at], live[at])
-        found.append(self._island(body[at], live[at + 1], broken.reason))
+        found.append(self._python_island(body[at], live[at + 1], broken.reason))
         if body[at + 1 :]:
             found += self._regions(body[at + 1 :], after)
         return found
 
-    def _ends(self, body: list[ast.stmt], live: set[str]) -> tuple[list[str], ...]:
-        """Return the names of the inputs and of the live outputs of statements."""
+    def _ends(
+        self, body: list[ast.stmt], live_after: set[str]
+    ) -> tuple[list[str], ...]:
+        """Return the names of the inputs of statements, and of their outputs that are
+        live after them.
+        """
         names = self._owner.rewriter.names
-        outputs = stores(*body) & live & names
+        outputs = stores(*body) & live_after & names
         inputs = (needed_names(body) | (outputs - assigned_names(body))) & names
         return sorted(inputs), sorted(outputs)
 
     def _regions(
-        self, body: list[ast.stmt], live: set[str]
+        self, body: list[ast.stmt], live_after: set[str]
     ) -> list[StatementRegion | Island]:
-        """Return statements as one region, or as islands where nothing is to be
-        compiled.
+        """Return statements as one region, or as an island if they compute nothing;
+        without live outputs, the last statement is an island.
         """
-        inputs, outputs = self._ends(body, live)
+        inputs, outputs = self._ends(body, live_after)
         owner = self._owner
         if not computes(body):
             return [self._python(body, inputs, outputs, "")]
@@ -207,14 +213,16 @@ class Run:
         split = operations(last, rewriter.fresh, rewriter.names, rewriter.is_module)
         taken, last = split or ([], last)
         first += taken
-        island = self._island(last, live, "its result is not used")
-        needs = live_before([last], live)[0]
+        island = self._python_island(last, live_after, "its result is not used")
+        needs = live_before([last], live_after)[0]
         return [*self._regions(first, needs), island] if first else [island]
 
-    def _island(self, node: ast.stmt, live: set[str], reason: str) -> Island:
-        """Return a statement as an island."""
-        inputs, outputs = self._ends([node], live)
-        return self._python([node], inputs, outputs, reason, live)
+    def _python_island(
+        self, statement: ast.stmt, live_after: set[str], reason: str
+    ) -> Island:
+        """Return an Island: a statement that Python runs, its inputs, live outputs."""
+        inputs, outputs = self._ends([statement], live_after)
+        return self._python([statement], inputs, outputs, reason, live_after)
 
     def _python(
         self,
@@ -222,12 +230,14 @@ class Run:
         inputs: list[str],
         outputs: list[str],
         reason: str,
-        live: set[str] = frozenset(),  # type: ignore[assignment]
+        live_after: set[str] = frozenset(),  # type: ignore[assignment]
     ) -> Island:
-        """Return statements as an island; blocks in them may have runs."""
+        """Return an Island of statements, whose blocks may have compiled `Run`s in
+        them.
+        """
         owner = self._owner
         before, inside = self._before | {*inputs}, list[ast.stmt]()
-        for each, after in zip(body, live_before(body, {*live})[1:], strict=True):
+        for each, after in zip(body, live_before(body, {*live_after})[1:], strict=True):
             part = owner.rewriter.descend(each, before, after)
             inside.append(without_changes_of_constants(part))
             before = before | assigned_names([each])
@@ -274,10 +284,14 @@ class Workshop:
             return False
 
     def _add(
-        self, body: list[ast.stmt], inputs: list[str], outputs: list[str], has: set[str]
+        self,
+        body: list[ast.stmt],
+        inputs: list[str],
+        outputs: list[str],
+        assigned_before: set[str],
     ) -> int:
-        """Create a run of statements; return its number."""
-        self.runs.append(Run(body, inputs, outputs, has, self))
+        """Add a `Run` of statements; return its number."""
+        self.runs.append(Run(body, inputs, outputs, assigned_before, self))
         return len(self.runs) - 1
 
     def _note(self, node: ast.stmt, reason: str) -> int:

@@ -149,7 +149,8 @@ def operations(
     variables: Container[str],
     is_module: Callable[[str], bool],
 ) -> tuple[list[ast.stmt], ast.stmt] | None:
-    """Split the operations inside a statement into assignments, and return the rest.
+    """Split the operations inside a statement into assignments; return these and the
+    rest, or None where nothing is split.
 
     They come in the order in which Python evaluates them, reads of what is no variable
     of the function included. What Python may not evaluate at all (after `and`, in a
