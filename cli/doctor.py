@@ -111,7 +111,9 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> object:
-    """Return the value of a setting; a placeholder for one that may hold a secret."""
+    """Return the value of a setting: a placeholder if it may be a secret, None if
+    invalid.
+    """
     if name in _unreadable_options():
         return None
     value = options.get(name)
@@ -259,7 +261,7 @@ def _drivers() -> list[str] | None:
 
 
 def _development_key() -> str | None:
-    """Return the id of the development key, or an error about it."""
+    """Return the development key's id, None if there is none, or an error as text."""
     from aotc.artifacts.trust import Trust
 
     try:

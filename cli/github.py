@@ -51,8 +51,8 @@ def _annotation(
 
 
 def _path(name: str, arguments: Sequence[str]) -> str | None:
-    """Return the existing path of a source file named without its folder; None if
-    unknown.
+    """Find a source file here, or beside the files that the arguments name; None if it
+    is nowhere.
     """
     folders = (Path(argument.partition(":")[0]).parent for argument in arguments)
     paths = (Path(name), *(folder / name for folder in folders))

@@ -124,8 +124,8 @@ class _Items:
             raise
 
     def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> object:
-        """Return an item's inputs in the structure that the entry takes, or its
-        error.
+        """Record an item's position; return its inputs in the structure that the entry
+        takes, or its error.
         """
         place, found = read
         self.places.append(f"{self.name}, {place}")

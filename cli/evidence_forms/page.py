@@ -141,7 +141,7 @@ def _rates(evidence: Evidence) -> str:
     return plot("Latency over the rate of arrivals", x, y, lines, evidence.bound)
 
 
-def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
+def _rows_up_to(highest: float, points: Sequence[Row]) -> list[Row]:
     """Return the rows whose latency fits the plot, and the first one beyond it."""
-    within = [row["p99"] <= top for row in found]
-    return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]
+    within = [row["p99"] <= highest for row in points]
+    return [row for i, row in enumerate(points) if i == 0 or within[i - 1]]
