@@ -79,7 +79,8 @@ class Condition:
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
     def holds(self, sizes: Mapping[str, object], compare: Compare = _compare) -> bool:
-        """Evaluate the condition; False where it would divide by zero.
+        """Evaluate the condition, each comparison by `compare`; False where it divides
+        by zero.
 
         Args:
             sizes: the value of each name.

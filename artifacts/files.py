@@ -111,7 +111,9 @@ def is_there(root: int, name: str) -> bool:
 
 
 def read_small(root: int, path: str, limit: int) -> bytes:
-    """Read a file of at most `limit` bytes; raise if it is larger."""
+    """Read a file below the directory descriptor `root`; raise if it exceeds `limit`
+    bytes.
+    """
     with _open_file(root, path) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > limit:
@@ -277,7 +279,7 @@ def _read_verified(
 
 
 def check(root: int, path: str, size: int, sha256: str) -> None:
-    """Read a file and compare its size and digest, without keeping the content."""
+    """Read a file and discard its content; raise if its size or digest differs."""
     digest = hashlib.sha256()
     for chunk in _chunks(root, path, size):
         digest.update(chunk)

@@ -106,7 +106,7 @@ def has_driver(device: Facts) -> bool | None:
 
 def best_device(device: Facts) -> Facts | None:
     """Return the Vulkan device that IREE takes: a GPU before software, then most
-    features.
+    features; None without any.
     """
     return max(
         section(device, "vulkan").get("devices", ()),

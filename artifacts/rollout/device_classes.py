@@ -65,7 +65,7 @@ def _name(devices: Sequence[FleetDevice]) -> str:
 
 
 def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
-    """Make the names of classes unique, by the origin of their first device or a
+    """Return the classes under unique names, with the origin of their first device or a
     number.
     """
     for note in ("where", "number"):
@@ -73,12 +73,14 @@ def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
         found = [
             each
             if uses[each.name] == 1
-            else replace(each, name=f"{each.name} ({_note(note, number, each)})")
+            else replace(each, name=f"{each.name} ({_suffix(note, number, each)})")
             for number, each in enumerate(found, 1)
         ]
     return list(found)
 
 
-def _note(kind: str, number: int, each: DeviceClass) -> str:
-    """Return what distinguishes a class of an ambiguous name: origin or number."""
-    return each.devices[0].where if kind == "where" else f"class {number}"
+def _suffix(by: str, number: int, device_class: DeviceClass) -> str:
+    """Return a suffix for an ambiguous class name: origin ("where") or number, as `by`
+    says.
+    """
+    return device_class.devices[0].where if by == "where" else f"class {number}"
