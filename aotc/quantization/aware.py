@@ -243,8 +243,8 @@ class _Rounding:
 
 
 def _form(layer: LayerOp) -> LayerForm | None:
-    """Return the facts on a traced layer that decide its precisions; None if
-    unsupported.
+    """Return the `LayerForm` of a traced layer, which decides its precisions; None if
+    it cannot be quantised.
     """
     weight, attributes = layer.weight, layer.attributes
     if layer.operands[layer.number].dtype != "f32":

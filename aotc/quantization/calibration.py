@@ -136,8 +136,8 @@ def calibrate(
     calls: Calls,
     tell: Tell,
 ) -> Calibration:
-    """Return each layer's possible plans, one for each precision of the recipe it can
-    have.
+    """Return a `Calibration`: each layer's possible plans by precision, with integers
+    and grids.
 
     Args:
         program: prepared.

@@ -28,7 +28,7 @@ def expected_times(
     """Return each layer's roofline seconds in f32 and in its precision; None if
     unknown.
 
-    They are those of a call of the least sizes; None if there is no model of a target.
+    They are those of a call of typical sizes; None if there is no model of a target.
 
     Args:
         layers: of a prepared program.

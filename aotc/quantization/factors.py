@@ -179,8 +179,8 @@ def _channel_most(program: Program, layer: Layer) -> Array:
 
 
 def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | None:
-    """Return the layer whose features are a layer's input channels, up to elementwise
-    ops.
+    """Return the layer whose features reach a layer as its input channels; None without
+    one.
     """
     if layer.channels is None:
         return None

@@ -91,7 +91,7 @@ class Layer:
 
     @property
     def weight(self) -> Value:
-        """The weight, before any transposes."""
+        """IR value of the weight, before any transposes."""
         return _base_of_transposes(weight_operand(self.op))[0]
 
     @property
@@ -268,7 +268,9 @@ def layers_of(program: Program) -> list[Layer]:
 
 
 def refusals_of(program: Program) -> list[LayerRefusal]:
-    """Return the products, and other readers of weights, that cannot be quantised."""
+    """Return refusals of the products, and other readers of weights, that cannot be
+    quantised.
+    """
     found, read = list[LayerRefusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
@@ -310,7 +312,9 @@ def _refusals_in_bodies(program: Program) -> Iterator[LayerRefusal]:
 
 
 def _entries(program: Program) -> Iterator[BuildTimeValues]:
-    """Yield, for each entry, its values that depend on weights alone."""
+    """Yield the `BuildTimeValues` of each entry: its values that depend on weights
+    alone.
+    """
     functions = functions_of(program.module)
     for entry in program.entries:
         yield BuildTimeValues(entry, functions[entry.name], {})
@@ -319,8 +323,8 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 def _products(
     program: Program,
 ) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
-    """Yield the products and embedding lookups of all entries, with the entry's
-    values.
+    """Yield (values of its entry, op) for each product and embedding lookup of all
+    entries.
     """
     for values in _entries(program):
         for op in values.ops:

@@ -70,7 +70,9 @@ def _call(
 
 
 def join_outputs(parts: Sequence[Array]) -> Array:
-    """Return an output of several calls, concatenated along the first axis."""
+    """Join an output's arrays of several calls along axis 0; flatten them if sizes
+    differ.
+    """
     shapes = {part.shape[1:] for part in parts}
     if parts[0].ndim and len(shapes) == 1:
         return np.concatenate(parts)

@@ -176,8 +176,8 @@ class _Rewriting:
     def _weight(
         self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
     ) -> Value:
-        """Return the layer's weight in its precision (cast or dequantised), shared if
-        equal.
+        """Return the layer's weight in its precision, emitted once for layers that
+        share it.
         """
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
@@ -216,7 +216,9 @@ class _Rewriting:
         return _dequantize_weight(b, integers, scales, grid, kind, layer.shape)
 
     def _leaves(self, layer: Layer) -> dict[Value, StoredArray]:
-        """Return the arrays of all weights that the layer's entry reads."""
+        """Return the stored arrays of the weights that a layer's entry reads, by IR
+        value.
+        """
         weights = layer.values.weight_of.items()
         return {value: self.program.parameters[name] for value, name in weights}
 
@@ -228,8 +230,8 @@ class _Rewriting:
         kind: LayerPrecision,
         arrays: dict[Value, StoredArray],
     ) -> Value:
-        """Emit the scales of a weight in f32, stored in f16 where exact; return
-        them.
+        """Store a weight's scales (in f16 if of groups and exact), add them to
+        `arrays`, and return them in f32.
         """
         kept = tuple(n for i, n in enumerate(grid.grouped) if i not in grid.axes)
         array = grid.scales.reshape(kept)
@@ -245,7 +247,9 @@ class _Rewriting:
     def _store_computed(
         self, name: str, value: Value, arrays: dict[Value, StoredArray]
     ) -> Value:
-        """Store a value computed from weights as a parameter of its own; return it."""
+        """Store a value computed from weights as a parameter of its own; return its
+        argument.
+        """
         ops = _ops_computing(value, arrays)
         return self._store(name, ComputedArray(ops, value, arrays))
 
