@@ -343,12 +343,12 @@ def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
     _require_size(path, size, found)
 
 
-def _require_size(path: str, size: int, found: int) -> None:
+def _require_size(path: str, size: int, actual: int) -> None:
     """Raise if the size of a file differs from the expected one."""
-    if found != size:
+    if actual != size:
         raise VerificationError(
             "size-mismatch",
-            f"{path} was changed after signing: expected {size} bytes, got {found}",
+            f"{path} was changed after signing: expected {size} bytes, got {actual}",
             where=path,
         )
 

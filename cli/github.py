@@ -36,7 +36,7 @@ def of_warning(message: str, arguments: Sequence[str]) -> str:
 
 
 def _annotation(
-    kind: str,
+    level: str,
     title: str,
     place: re.Match[str] | None,
     text: str,
@@ -47,7 +47,7 @@ def _annotation(
     if place and (file := _path(place["file"], arguments)):
         properties = {"file": file, "line": place["line"], **properties}
     said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{kind} {said}::{_data(output.escape_control_characters(text))}"
+    return f"::{level} {said}::{_data(output.escape_control_characters(text))}"
 
 
 def _path(name: str, arguments: Sequence[str]) -> str | None:

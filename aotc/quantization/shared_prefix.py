@@ -204,8 +204,8 @@ class _ResumableEntry:
         return [*dict.fromkeys(x for row in self._live() for x in row)]
 
     def fitting(self, found: Mapping[Value, Array], most: int) -> list[Value]:
-        """Return live values to cache, thinned until their arrays in `found` take
-        `most` bytes a call.
+        """Return live values to cache, thinned until their arrays in `found` take at
+        most `most` bytes a call.
         """
         rows = self._live()
         while rows:

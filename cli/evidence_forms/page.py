@@ -85,13 +85,13 @@ def to_html(evidence: Evidence) -> str:
 
 
 def _table(
-    names: Sequence[str], found: Sequence[tuple[str, Sequence[FigureCell]]]
+    names: Sequence[str], figures: Sequence[tuple[str, Sequence[FigureCell]]]
 ) -> str:
     """Return the HTML table of figures: one column for each contender."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
-        for name, cells in found
+        for name, cells in figures
     )
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table>"
 
