@@ -113,7 +113,7 @@ def is_source(path: str) -> bool:
 
 @translate_system_errors()
 def gather(question: Question) -> Evidence:
-    """Replay the recorded traffic on all contenders; return the measurements.
+    """Replay the recorded traffic on all contenders; return the results as `Evidence`.
 
     Raises:
         AotcError: as builds, the loader and calls raise it; `bad-traffic` and
@@ -129,8 +129,8 @@ def gather(question: Question) -> Evidence:
 
 
 def _replay(question: Question, traffic: Traffic, compared: _Contenders) -> Evidence:
-    """Draw requests from the traffic, replay them on all contenders; return the
-    measurements.
+    """Draw requests from the traffic, replay them on all contenders; return the results
+    as `Evidence`.
     """
     fixed = compared.signature.fixed_sizes(traffic, question.sizes)
     requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)

@@ -182,7 +182,7 @@ class Cache:
         return f"changed: {', '.join(changed)}"
 
     def entries(self) -> Iterator[CacheFile]:
-        """Yield all valid files of the cache."""
+        """Yield the facts on each file of the cache whose header can be read."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             found = _cache_file(path)
             if found is not None:
@@ -335,7 +335,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _cache_file(path: Path) -> CacheFile | None:
-    """Return the facts on a cache file; None if it is none."""
+    """Return the facts on a cache file by its header; None if it has none."""
     try:
         status = path.stat()
         if not _is_regular(path):

@@ -217,7 +217,9 @@ class _Rounding:
         self._aware, self._range_of = aware, range_of
 
     def _fake_quantized_results(self, layer: LayerOp) -> list[Array]:
-        """Return a layer's results, with operands rounded to its precision."""
+        """Record a layer's ranges; return its results with operands rounded to its
+        precision, if any.
+        """
         form = _form(layer)
         if form is None:
             return layer.results()

@@ -123,12 +123,14 @@ class Layer:
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
-        """Axes of the weight that are not contracted."""
+        """Axes of the weight that are neither contracted nor share a scale."""
         return tuple(free_axes(len(self.shape), (), self.summed))
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Sizes of the result's last axes, which are the weight's uncontracted ones."""
+        """Sizes of the weight's kept axes: the last ones of the result, or a table's
+        rows.
+        """
         kept = [axis for axis in self.order if axis in self.kept_axes]
         return tuple(self.shape[axis] for axis in kept)
 
@@ -151,7 +153,9 @@ class Layer:
 
     @property
     def form(self) -> LayerForm:
-        """The facts on the layer that decide which precisions it can have."""
+        """The `LayerForm`: the facts that decide which precisions the layer can
+        have.
+        """
         op = self.op
         return LayerForm(
             type(op)._op_name,

@@ -30,7 +30,8 @@ def calls_of(program: Program, data: Data) -> dict[str, list[list[Array]]]:
 def run(
     program: Program, calls: Calls, watch: reference.Watch | None = None
 ) -> dict[str, list[Array]]:
-    """Run calls by the reference evaluator; return each entry's outputs, concatenated.
+    """Run calls by the reference evaluator; return each entry's outputs, each joined
+    over its calls.
 
     States have their initial values in each call.
 

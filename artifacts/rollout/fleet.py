@@ -199,7 +199,9 @@ class _FleetReader:
                 )
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
-        """Yield each JSON document of the file, with its position for messages."""
+        """Yield (position for messages, parsed JSON document) for each document of the
+        file.
+        """
         data = self._profiles.read(self._file)
         if not self._by_line:
             yield str(self._file), _parse(data, str(self._file))
