@@ -87,7 +87,7 @@ def all_reduce(x: Tree, devices: Axis, kind: str = "sum") -> Tree:
     attributes = _axis_attributes(devices)
 
     def reduce(array: Array) -> Array:
-        """The collective of one array."""
+        """Emit the collective for one array."""
         if kind != "mean":
             return emit("all_reduce", array, **attributes, kind=kind)
         if not dtypes.is_float(array.dtype):

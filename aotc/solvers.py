@@ -172,13 +172,13 @@ class _Linear:
         return self._transpose
 
     def _by_captured(
-        self, x: Array, captured: Sequence[Array], smooth: Sequence[int]
+        self, x: Array, captured: Sequence[Array], float_indices: Sequence[int]
     ) -> Callable[..., Array]:
         """Return `apply` at a fixed x as a function of the captured floats."""
 
         def apply_to(*given: Array) -> Array:
             whole = list(captured)
-            for i, part in zip(smooth, given, strict=True):
+            for i, part in zip(float_indices, given, strict=True):
                 whole[i] = part
             return self.apply(x, *whole)
 

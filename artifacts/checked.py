@@ -109,7 +109,9 @@ def _check(
 def _codes_run(
     entry: EntryPoint, calls: Collection[Mapping[str, int]]
 ) -> Iterator[str]:
-    """Yield the exports that the loader would call for calls of the given sizes."""
+    """Yield the export names that the loader would call for calls of the given
+    sizes.
+    """
     for sizes in calls:
         try:
             code = entry.code_for(sizes)

@@ -35,8 +35,8 @@ RUNTIME_CODES = {"runtime", "runtime-version", "bytecode", "module", "vm-feature
 
 
 def check(manifest: Manifest, variant: Variant, host: Host) -> list[Mismatch]:
-    """Return the reasons why `variant` is not optimal on `host`, of its runtime and
-    device.
+    """Return the mismatches that keep `variant` from being optimal on `host`, of
+    runtime and device.
     """
     if variant.backend not in BACKENDS:
         return [unknown("no-rules", f"there are no rules for {variant.backend}")]

@@ -44,9 +44,9 @@ _ARITY = {name: 1 + (name in ("min", "max")) for name in _FUNCTIONS}
 Compare = Callable[[type[ast.cmpop], Any, Any], bool]
 
 
-def _compare(sign: type[ast.cmpop], left: object, right: object) -> bool:
+def _compare(comparison: type[ast.cmpop], left: object, right: object) -> bool:
     """Evaluate a comparison whose operator is a class of `ast`."""
-    return COMPARISONS[sign](left, right)
+    return COMPARISONS[comparison](left, right)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Condition:
         return cls(text, frozenset(names - _FUNCTIONS.keys()), tree)
 
     def holds(self, sizes: Mapping[str, object], compare: Compare = _compare) -> bool:
-        """Evaluate the condition; False where it would divide by zero.
+        """Evaluate the condition, each comparison by `compare`; False where it divides
+        by zero.
 
         Args:
             sizes: the value of each name.

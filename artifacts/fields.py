@@ -67,7 +67,9 @@ def boolean(value: object) -> None:
 
 
 def text(pattern: str = "", what: str = "a string") -> Check:
-    """Return a check for strings that match all of `pattern`."""
+    """Return a check for strings that match all of `pattern`; its errors call them
+    `what`.
+    """
     regex = re.compile(pattern) if pattern else None
 
     def check(value: object) -> None:

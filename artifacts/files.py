@@ -111,7 +111,9 @@ def is_there(root: int, name: str) -> bool:
 
 
 def read_small(root: int, path: str, limit: int) -> bytes:
-    """Read a file of at most `limit` bytes; raise if it is larger."""
+    """Read a file below the directory descriptor `root`; raise if it exceeds `limit`
+    bytes.
+    """
     with _open_file(root, path) as descriptor:
         size = os.fstat(descriptor).st_size
         if size > limit:
@@ -277,7 +279,7 @@ def _read_verified(
 
 
 def check(root: int, path: str, size: int, sha256: str) -> None:
-    """Read a file and compare its size and digest, without keeping the content."""
+    """Read a file and discard its content; raise if its size or digest differs."""
     digest = hashlib.sha256()
     for chunk in _chunks(root, path, size):
         digest.update(chunk)
@@ -341,12 +343,12 @@ def _chunks(root: int, path: str, size: int) -> Iterator[bytes]:
     _require_size(path, size, found)
 
 
-def _require_size(path: str, size: int, found: int) -> None:
+def _require_size(path: str, size: int, actual: int) -> None:
     """Raise if the size of a file differs from the expected one."""
-    if found != size:
+    if actual != size:
         raise VerificationError(
             "size-mismatch",
-            f"{path} was changed after signing: expected {size} bytes, got {found}",
+            f"{path} was changed after signing: expected {size} bytes, got {actual}",
             where=path,
         )
 

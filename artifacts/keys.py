@@ -157,7 +157,8 @@ def write_private(path: Path, signer: Signer) -> bool:
 
 @translate_system_errors()
 def read_key_file(path: Path, what: str) -> tuple[bytes, os.stat_result]:
-    """Read a regular file of a key's size; return its bytes and status.
+    """Read a regular file of at most `SIZE_LIMIT` bytes; return its content and `stat`
+    result.
 
     Raises:
         InputError: `key-missing`; or `key-unreadable`: it is a folder, a pipe, a device

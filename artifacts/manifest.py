@@ -109,7 +109,8 @@ class Code:
 
 
 def best_code(codes: Iterable[Code], sizes: Mapping[str, int]) -> Code | None:
-    """Return the code that pads a call least; of equal ones, the most specialized.
+    """Return the code that pads a call least, then the most specialized; None if none
+    computes it.
 
     Args:
         codes: of an entry.
@@ -167,7 +168,9 @@ class EntryPoint:
 
     @property
     def exports(self) -> tuple[str, ...]:
-        """The exported functions that compute calls, in the order of `codes`."""
+        """Names of the exported functions that compute calls, in the order of
+        `codes`.
+        """
         return tuple(each.export for each in self.codes)
 
     def largest_with_code(self, symbol: str) -> int | None:
@@ -195,10 +198,10 @@ class EntryPoint:
         """Return whether any code accepts a size of one symbol, for some sizes of the
         others.
         """
-        return any(self._is_taken(code, symbol, size) for code in self.codes)
+        return any(self._accepts_size(code, symbol, size) for code in self.codes)
 
     @staticmethod
-    def _is_taken(code: Code, name: str, size: int) -> bool:
+    def _accepts_size(code: Code, name: str, size: int) -> bool:
         """Return whether `code` accepts a size of one symbol, for some sizes of the
         others.
         """

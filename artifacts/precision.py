@@ -111,7 +111,9 @@ class PrecisionRequirements:
             yield f"it loses {lost:.4g} by {metric}, more than {self.lost:.4g}"
 
     def _layers(self, layers: Collection[Mapping[str, object]]) -> Iterator[str]:
-        """Yield the layers whose precision is not allowed."""
+        """Yield a text on each layer whose precision is not allowed, the first 12 by
+        name.
+        """
         if not self.precisions:
             return
         other = [row for row in layers if row["precision"] not in self.precisions]

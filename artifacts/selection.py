@@ -74,7 +74,9 @@ class Selection:
 def select(
     manifest: Manifest, host: Host, among: Collection[str] | None = None
 ) -> Selection:
-    """Return the best variant of a bundle on `host`, among those of the given ids."""
+    """Return the selection of a bundle's best variant on `host`, among the given ids or
+    all.
+    """
     judgements = judge(manifest, host)
     return select_best(
         [each for each in judgements if among is None or each.variant.id in among]
@@ -90,7 +92,9 @@ def judge(manifest: Manifest, host: Host) -> tuple[Judgement, ...]:
 
 
 def select_best(judgements: Sequence[Judgement]) -> Selection:
-    """Return the best usable one of the judged variants, with what was passed over."""
+    """Return the selection of the best usable variant, if any, with those passed
+    over.
+    """
     usable = [each for each in judgements if each.is_usable]
     if not usable:
         reasons = tuple(

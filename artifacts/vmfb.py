@@ -68,7 +68,7 @@ def formats(data: bytes | mmap.mmap) -> set[str]:
 
 
 def ptx(data: bytes) -> tuple[str, str] | None:
-    """Return the newest PTX version and `sm` of a module's CUDA code, if any."""
+    """Return (PTX version, `sm`) of a module's newest PTX; None without CUDA code."""
     found = {(m[1].decode(), m[2].decode()) for m in _PTX.finditer(data)}
     return max(found, key=lambda pair: _number(pair[0]), default=None)
 
@@ -88,7 +88,7 @@ def vulkan_features(data: bytes) -> set[str]:
 
 
 def _pairs(data: bytes, at: int) -> bytes:
-    """Return the bytes from `at` on, cut to a multiple of 8."""
+    """Return at most 1024 bytes from `at` on, cut to a multiple of 8."""
     end = min(at + 1024, len(data))
     return data[at : end - (end - at) % 8]
 

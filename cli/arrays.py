@@ -203,7 +203,7 @@ _LITERAL_KINDS = {"bool": "b", "int": "iu", "float": "iuf"}
 
 
 def _kind(dtype: str) -> str:
-    """Return whether a dtype is of kind "bool", "int" or "float"."""
+    """Return the kind of a dtype: "bool", "int" or "float"."""
     if dtype == "bool":
         return "bool"
     return "float" if dtypes.is_float(dtype) else "int"

@@ -180,9 +180,7 @@ def _time_calls(
 
 
 def _budget(seconds: float | None, calls: int | None) -> Budget:
-    """Return how long, or for how many calls, to measure; the two options exclude each
-    other.
-    """
+    """Return the budget of a measurement: calls or seconds; raise if both are given."""
     from aotc.timing.messages import Budget
 
     if seconds is not None and calls is not None:
@@ -225,7 +223,7 @@ def _subject(
     inputs: tuple[str, ...],
     seed: int,
 ) -> TimedBundle:
-    """Return the bundle with its entry and drawn or given inputs, ready to be timed."""
+    """Return a `TimedBundle` of the bundle's entry, with drawn or given inputs."""
     from aotc.cli.arrays import read_some_inputs
     from aotc.cli.sizes import read_sizes
     from aotc.errors.system import translate_system_errors

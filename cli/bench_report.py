@@ -112,7 +112,7 @@ class BenchReport:
         return [str(number) for number in range(1, count + 1)] if count > 1 else [""]
 
     def _compared(self) -> Iterator[tuple[BundleMeasurement, TimeRatio]]:
-        """Yield each further bundle with the time ratio to it."""
+        """Yield each other bundle with the time ratio of the first bundle to it."""
         return zip(self.measured[1:], self._comparisons, strict=True)
 
     # ---- for people -----------------------------------------------------------------
@@ -266,11 +266,13 @@ class BenchReport:
 # ---- parts of the document ----------------------------------------------------------
 
 
-def _bundle_document(each: BundleMeasurement, latency: Latency) -> dict[str, object]:
+def _bundle_document(
+    measured: BundleMeasurement, latency: Latency
+) -> dict[str, object]:
     """Return the JSON object of one measured bundle."""
-    loaded, last = each.loaded, each.rounds[-1]
+    loaded, last = measured.loaded, measured.rounds[-1]
     return {
-        "bundle": each.subject.bundle,
+        "bundle": measured.subject.bundle,
         "name": loaded.name,
         "version": loaded.version,
         "manifest_sha256": loaded.digest,
@@ -282,18 +284,18 @@ def _bundle_document(each: BundleMeasurement, latency: Latency) -> dict[str, obj
         "states": list(loaded.states),
         "load_ms": loaded.load_ns / 1e6,
         "first_call_ms": loaded.first_call_ns / 1e6,
-        "warm_up_calls": len(each.warm_up.times),
+        "warm_up_calls": len(measured.warm_up.times),
         "latency_ms": latency.to_json(),
         "calls_per_second": 1000 / latency.mean,
-        "busy_processors": each.busy_processors,
-        "page_faults_per_call": each.page_faults,
+        "busy_processors": measured.busy_processors,
+        "page_faults_per_call": measured.page_faults,
         "memory_bytes": {
             "before_load": loaded.memory_before_load,
             "after_load": loaded.memory_after_load,
             "after_calls": last.memory,
             "peak": last.peak_memory,
         },
-        "rounds": [Latency.of(one.times).to_json() for one in each.rounds],
+        "rounds": [Latency.of(one.times).to_json() for one in measured.rounds],
     }
 
 
@@ -308,28 +310,30 @@ _COSTS = (
 _KERNEL = ("GFLOP/s", "ops", "source")
 
 
-def _kernel_cells(each: Dispatch, export: str) -> tuple[str, ...]:
-    """Return a kernel's speed, ops and source lines; `-` for IREE's own code."""
-    if each.kernel is None:
+def _kernel_cells(dispatch: Dispatch, export: str) -> tuple[str, ...]:
+    """Return table cells on a dispatch's kernel: speed, ops and source lines; `-` for
+    IREE's own code.
+    """
+    if dispatch.kernel is None:
         return "-", "-", ""
-    calls = each.kernel["entries"].get(export)
+    calls = dispatch.kernel["entries"].get(export)
     where = places_text([calls]) if calls else ""
-    speed = "-" if each.gflops is None else f"{each.gflops:.3g}"
-    return speed, ops_text(each.kernel), where
+    speed = "-" if dispatch.gflops is None else f"{dispatch.gflops:.3g}"
+    return speed, ops_text(dispatch.kernel), where
 
 
-def _cost_cells(each: BundleMeasurement, latency: Latency) -> tuple[str, ...]:
+def _cost_cells(measured: BundleMeasurement, latency: Latency) -> tuple[str, ...]:
     """Return table cells on rate, loading, first call, processors and memory."""
-    threads = each.loaded.threads
+    threads = measured.loaded.threads
     of = f" of {threads}" if threads else ""
     return (
         f"{1000 / latency.mean:.1f}",
-        f"{each.loaded.load_ns / 1e6:.1f}",
-        _ms(each.loaded.first_call_ns / 1e6),
-        f"{each.busy_processors:.2f}{of}",
-        _size(each.rounds[-1].memory),
-        _size(each.rounds[-1].peak_memory),
-        _size(each.loaded.memory_before_load),
+        f"{measured.loaded.load_ns / 1e6:.1f}",
+        _ms(measured.loaded.first_call_ns / 1e6),
+        f"{measured.busy_processors:.2f}{of}",
+        _size(measured.rounds[-1].memory),
+        _size(measured.rounds[-1].peak_memory),
+        _size(measured.loaded.memory_before_load),
     )
 
 
@@ -338,15 +342,15 @@ def _prefix(name: str) -> str:
     return f"{name}: " if name else ""
 
 
-def _title(each: BundleMeasurement) -> str:
+def _title(measured: BundleMeasurement) -> str:
     """Return a line that identifies a measured bundle: path, version, variant,
     runtime.
     """
-    loaded = each.loaded
+    loaded = measured.loaded
     threads = f", {loaded.threads} thread{'s' * (loaded.threads != 1)}"
     title = f"{loaded.name} {loaded.version}, {loaded.digest[:12]}"
     return (
-        f"{each.subject.bundle} ({title}): {loaded.variant}"
+        f"{measured.subject.bundle} ({title}): {loaded.variant}"
         f"{threads if loaded.threads else ''}, IREE {loaded.runtime}"
     )
 

@@ -223,17 +223,17 @@ def policy_options() -> Callable[[_Function], _Function]:
     return combine_options("policy", options, fields, _policy)
 
 
-def _policy(said: dict[str, Any]) -> Policy:
+def _policy(parsed: dict[str, Any]) -> Policy:
     """Return the policy that parsed options describe; raise a usage error for
     contradictions.
     """
     from aotc.artifacts.rollout.policy import Policy
 
-    asked = said.pop("require")
+    asked = parsed.pop("require")
     if len(asked) > len(set(asked)) or {"optimal", "supported"} <= set(asked):
         raise click.UsageError("--require takes one verdict, and `checked` once")
     require: Require = "optimal" if "optimal" in asked else "supported"
-    return Policy(require=require, checked="checked" in asked, **said)
+    return Policy(require=require, checked="checked" in asked, **parsed)
 
 
 def _this_machine() -> FleetDevice:

@@ -111,7 +111,9 @@ def _packages(extra: str) -> dict[str, str | None]:
 
 
 def _setting(name: str) -> object:
-    """Return the value of a setting; a placeholder for one that may hold a secret."""
+    """Return the value of a setting: a placeholder if it may be a secret, None if
+    invalid.
+    """
     if name in _unreadable_options():
         return None
     value = options.get(name)
@@ -200,18 +202,18 @@ def _columns(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<12}{value}" for name, value in rows)
 
 
-def _versions(found: dict[str, str | None]) -> str:
+def _versions(versions: dict[str, str | None]) -> str:
     """Return package versions as one line."""
     return ", ".join(
-        f"{name} {version or 'missing'}" for name, version in found.items()
+        f"{name} {version or 'missing'}" for name, version in versions.items()
     )
 
 
-def _extra(found: dict[str, str | None]) -> str:
+def _extra(versions: dict[str, str | None]) -> str:
     """Return an extra's versions as one line, or which packages it lacks."""
-    if all(found.values()):
-        return _versions(found)
-    missing = [name for name, version in found.items() if version is None]
+    if all(versions.values()):
+        return _versions(versions)
+    missing = [name for name, version in versions.items() if version is None]
     return f"not installed: {', '.join(missing)}"
 
 
@@ -259,7 +261,7 @@ def _drivers() -> list[str] | None:
 
 
 def _development_key() -> str | None:
-    """Return the id of the development key, or an error about it."""
+    """Return the development key's id, None if there is none, or an error as text."""
     from aotc.artifacts.trust import Trust
 
     try:

@@ -113,7 +113,7 @@ def is_source(path: str) -> bool:
 
 @translate_system_errors()
 def gather(question: Question) -> Evidence:
-    """Replay the recorded traffic on all contenders; return the measurements.
+    """Replay the recorded traffic on all contenders; return the results as `Evidence`.
 
     Raises:
         AotcError: as builds, the loader and calls raise it; `bad-traffic` and
@@ -128,35 +128,35 @@ def gather(question: Question) -> Evidence:
         return _replay(question, traffic, _built(question, traffic, folder))
 
 
-def _replay(question: Question, traffic: Traffic, field: _Contenders) -> Evidence:
-    """Draw requests from the traffic, replay them on all contenders; return the
-    measurements.
+def _replay(question: Question, traffic: Traffic, compared: _Contenders) -> Evidence:
+    """Draw requests from the traffic, replay them on all contenders; return the results
+    as `Evidence`.
     """
-    fixed = field.signature.fixed_sizes(traffic, question.sizes)
+    fixed = compared.signature.fixed_sizes(traffic, question.sizes)
     requests = draw_requests(traffic, question.replay.requests, question.seed, fixed)
     before = machine.description()
     replay, source = question.replay, question.subject.bundle
     shown = still_reporter()
     with shown.stage("replay"):
         measured, failed = measure(
-            field.contenders,
+            compared.contenders,
             requests,
             question.seed,
             question.seconds,
-            may_leave_out=field.may_leave_out,
+            may_leave_out=compared.may_leave_out,
             begin=shown.step,
         )
     return evidence_of(
         measured,
         replay.bound,
         source=source,
-        entry=field.signature.entry,
+        entry=compared.signature.entry,
         traffic_file=str(replay.traffic),
         traffic=traffic,
         requests=requests,
         seed=question.seed,
         machine=before,
-        left_out=(*field.left_out, *failed),
+        left_out=(*compared.left_out, *failed),
     )
 
 

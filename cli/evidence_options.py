@@ -90,20 +90,20 @@ def replay_options() -> Callable[[_Function], _Function]:
     return combine_options("replay", [*_OPTIONS.values()], _OPTIONS, _replay)
 
 
-def _replay(given: Mapping[str, Any]) -> Replay | None:
+def _replay(parsed: Mapping[str, Any]) -> Replay | None:
     """Return the replay that parsed options describe; None without `--traffic`."""
-    if given["traffic"] is None:
-        refuse_options("is of use with --traffic alone", given)
+    if parsed["traffic"] is None:
+        refuse_options("is of use with --traffic alone", parsed)
         return None
-    models, against = given["models"], given["against"]
+    models, against = parsed["models"], parsed["against"]
     return Replay(
-        given["traffic"],
+        parsed["traffic"],
         None if models is None else names_in(models),
         () if against is None else names_in(against),
-        given["max_variants"],
-        given["requests"] or _REQUESTS,
-        given["latency_bound"],
-        given["html"],
+        parsed["max_variants"],
+        parsed["requests"] or _REQUESTS,
+        parsed["latency_bound"],
+        parsed["html"],
     )
 
 

@@ -89,18 +89,18 @@ def _explain_bundle(path: Path, form: str) -> None:
     output.emit(document, "\n".join(lines), form)
 
 
-def _render(found: Explanation) -> str:
+def _render(explanation: Explanation) -> str:
     """Return an explanation as text: coverage, then findings by kind."""
-    counts, named = found.coverage, ", ".join(map(str, found.targets))
-    verdict = "can be built" if found.builds else "CANNOT be built"
+    counts, named = explanation.coverage, ", ".join(map(str, explanation.targets))
+    verdict = "can be built" if explanation.builds else "CANNOT be built"
     lines = [
-        f"{found.source} {verdict} for {named}",
+        f"{explanation.source} {verdict} for {named}",
         f"{output.quantity(counts['ops'], 'op')}: {counts['captured']} captured, "
         f"{counts['folded']} computed while importing; "
         f"{output.quantity(counts['graph_ops'], 'op')} in the graph",
     ]
     for kind, title in _TITLES.items():
-        of_kind = [each for each in found.findings if each.kind == kind]
+        of_kind = [each for each in explanation.findings if each.kind == kind]
         if of_kind:
             lines += ["", title]
             lines += [line for each in of_kind for line in _lines(each)]

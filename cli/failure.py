@@ -180,8 +180,8 @@ def _save_traceback(error: BaseException) -> str:
 
 
 def _wants(form: str, arguments: Sequence[str]) -> bool:
-    """Return whether raw arguments ask for a `--format`, as usage errors precede
-    parsing.
+    """Return whether unparsed arguments have `--format FORM`: parsing itself may have
+    failed.
     """
     pairs = zip(arguments, arguments[1:], strict=False)
     return f"--format={form}" in arguments or ("--format", form) in pairs

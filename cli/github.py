@@ -36,7 +36,7 @@ def of_warning(message: str, arguments: Sequence[str]) -> str:
 
 
 def _annotation(
-    kind: str,
+    level: str,
     title: str,
     place: re.Match[str] | None,
     text: str,
@@ -47,12 +47,12 @@ def _annotation(
     if place and (file := _path(place["file"], arguments)):
         properties = {"file": file, "line": place["line"], **properties}
     said = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{kind} {said}::{_data(output.escape_control_characters(text))}"
+    return f"::{level} {said}::{_data(output.escape_control_characters(text))}"
 
 
 def _path(name: str, arguments: Sequence[str]) -> str | None:
-    """Return the existing path of a source file named without its folder; None if
-    unknown.
+    """Find a source file here, or beside the files that the arguments name; None if it
+    is nowhere.
     """
     folders = (Path(argument.partition(":")[0]).parent for argument in arguments)
     paths = (Path(name), *(folder / name for folder in folders))

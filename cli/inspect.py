@@ -233,7 +233,9 @@ def _self_check(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _blocks(row: dict[str, int]) -> str:
-    """Return text on the share of an entry's blocks that was compared."""
+    """Return text on how many of an entry's blocks (runs of ops, such as layers) were
+    compared.
+    """
     text = (
         f"{row['compared']} of {row['blocks']} blocks checked "
         f"({row['operations']} % of the operations)"

@@ -110,7 +110,11 @@ class KernelTable:
             cells = [_cells(row, machine) for row in regions]
             figures = _OF_DEVICE if _is_of_device(regions[0]) else _OF_MODEL
             lines.append(output.table((*_COLUMNS, *figures, "SOURCE"), cells))
-            lines += [*_totals(regions), *_assumptions(machine), *_least(regions)]
+            lines += [
+                *_totals(regions),
+                *_assumptions(machine),
+                *_note_on_sizes(regions),
+            ]
             lines += _compiled_by(self._known)
             lines += winograd_notes(regions)
         else:
@@ -276,7 +280,7 @@ def _assumptions(machine: Row | None) -> Iterator[str]:
     )
 
 
-def _least(regions: list[dict[str, Any]]) -> Iterator[str]:
+def _note_on_sizes(regions: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a note on the symbol values at which the figures hold."""
     sizes = {name: n for row in regions for name, n in row.get("sizes", {}).items()}
     if sizes:

@@ -82,7 +82,7 @@ def table(
     lines = [[*header], *cells]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     if width is not None and _total(widths) > width:
-        least = [_longest_word(column) for column in zip(*lines, strict=True)]
+        least = [_least_width(column) for column in zip(*lines, strict=True)]
         if _total(least) > width:
             return "\n\n".join(_record(header, row, width) for row in cells)
         widths = _shrunk(widths, least, width)
@@ -94,8 +94,10 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _longest_word(column: Iterable[str]) -> int:
-    """Return the width of a column's longest word: its least width."""
+def _least_width(column: Iterable[str]) -> int:
+    """Return the least width of a column: its longest word or 12, at most its full
+    width.
+    """
     column = list(column)
     natural = max(map(len, column))
     words = max((len(word) for cell in column for word in cell.split()), default=0)

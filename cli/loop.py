@@ -119,10 +119,10 @@ class LoopResult:
             yield "ended early: validations have not become better (--patience)"
 
 
-def _validated(found: Validated) -> dict[str, object]:
+def _validated(validation: Validated) -> dict[str, object]:
     """Return a validation's step, epoch and means as a JSON object."""
-    means = json_value(dict(found.means))
-    return {"step": found.step, "epoch": found.epoch, "means": means}
+    means = json_value(dict(validation.means))
+    return {"step": validation.step, "epoch": validation.epoch, "means": means}
 
 
 def run(

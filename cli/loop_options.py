@@ -145,18 +145,18 @@ def loop_options() -> Callable[[_Function], _Function]:
     return combine_options("loop", _OPTIONS, fields, _settings)
 
 
-def _settings(said: Mapping[str, Any]) -> LoopSettings | None:
+def _settings(parsed: Mapping[str, Any]) -> LoopSettings | None:
     """Return the loop that parsed options describe; None without `--loop`."""
-    if said["data"] is None:
-        for name, value in said.items():
+    if parsed["data"] is None:
+        for name, value in parsed.items():
             if value is not None and value is not False:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --loop")
         return None
-    if said["validate"] is None:
+    if parsed["validate"] is None:
         for name in _VALIDATION:
-            if said[name] is not None:
+            if parsed[name] is not None:
                 option = name.replace("_", "-")
                 raise click.UsageError(f"--{option} needs --validate")
-    if said["every"] and not (said["checkpoint"] or said["resume"]):
+    if parsed["every"] and not (parsed["checkpoint"] or parsed["resume"]):
         raise click.UsageError("--every needs --checkpoint")
-    return LoopSettings(**said)
+    return LoopSettings(**parsed)

@@ -86,10 +86,10 @@ def metrics_option() -> Callable[[_Function], _Function]:
     return combine_options("metrics", [option], ["metrics"], _files)
 
 
-def _files(said: Mapping[str, Any]) -> MetricsFiles:
+def _files(parsed: Mapping[str, Any]) -> MetricsFiles:
     """Sort the given files into one for steps, and those for counters."""
-    counters = tuple(each for each in said["metrics"] if each.suffix in _COUNTERS)
-    steps = [each for each in said["metrics"] if each.suffix not in _COUNTERS]
+    counters = tuple(each for each in parsed["metrics"] if each.suffix in _COUNTERS)
+    steps = [each for each in parsed["metrics"] if each.suffix not in _COUNTERS]
     if len(steps) > 1:
         raise click.UsageError(
             "--metrics takes one file for the steps of a loop, and files for counters "

@@ -35,10 +35,10 @@ def precision_options() -> Callable[[_Function], _Function]:
     return combine_options("demand", _OPTIONS, fields, _demand)
 
 
-def _demand(said: Mapping[str, Any]) -> PrecisionRequirements:
+def _demand(parsed: Mapping[str, Any]) -> PrecisionRequirements:
     """Return the precision that parsed options require of a bundle."""
     from aotc.artifacts.precision import PrecisionRequirements
 
     return PrecisionRequirements.parse(
-        said["require_quality"], said["require_precision"]
+        parsed["require_quality"], parsed["require_precision"]
     )

@@ -33,7 +33,7 @@ def start(
     count: int | None, arguments: Sequence[str], checkpoints: Path | None
 ) -> None:
     """Run `aotc run` in `count` processes and exit with their code; return if this is
-    one.
+    one of them.
 
     In one of these, or if no number was asked for, it does nothing.
 
@@ -126,7 +126,8 @@ def _exit_code(ended: Sequence[Ended]) -> int:
 def call(
     models: DeviceModels, point: EntryPoint, inputs: tuple[str, ...]
 ) -> tuple[list[Leaf], list[Array]]:
-    """Call an entry of several devices once; return its outputs on all of them.
+    """Call an entry of several devices once; return output leaves and the outputs of
+    all devices, stacked.
 
     An input with an axis more than the entry takes, as long as there are devices, has
     a part for each; any other one is the same for all. Each output has such an axis.

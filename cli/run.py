@@ -220,7 +220,9 @@ def _prepare(
     save_state: Path | None,
     find_nan: Path | None,
 ) -> Model:
-    """Load the initial states, and return the model, with NaN checks if asked for."""
+    """Load the initial states; return the first device's model, with NaN checks if
+    asked for.
+    """
     from aotc.cli.nan_search import require_finite_calls
     from aotc.training.checkpoints import require_any_state
 

@@ -28,11 +28,11 @@ _PLACE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: \((?P<path>.*)\))?")
 _TEXT = (".py", ".mlir")
 
 
-def sarif(found: Explanation) -> dict[str, Any]:
+def sarif(explanation: Explanation) -> dict[str, Any]:
     """Return findings as a SARIF log: one result for each place of each finding."""
     results = [
         _result(finding, place)
-        for finding in found.findings
+        for finding in explanation.findings
         for place in finding.places
     ]
     return log(results)

@@ -83,13 +83,13 @@ def stream_options() -> Callable[[_Function], _Function]:
     return combine_options("stream", _OPTIONS, names, _settings)
 
 
-def _settings(said: Mapping[str, Any]) -> StreamSettings | None:
+def _settings(parsed: Mapping[str, Any]) -> StreamSettings | None:
     """Return the stream that parsed options describe; None without `--stream`."""
-    if said["source"] is None:
-        for name, value in said.items():
+    if parsed["source"] is None:
+        for name, value in parsed.items():
             if value is not None and value is not False:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --stream")
         return None
-    if said["max_rows"] is not None and said["latency"] is None:
+    if parsed["max_rows"] is not None and parsed["latency"] is None:
         raise click.UsageError("--max-rows needs --latency, which asks for batches")
-    return StreamSettings(**said)
+    return StreamSettings(**parsed)

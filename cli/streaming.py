@@ -123,11 +123,13 @@ class _Items:
             error.where = f"{self.name}, {error.where}"
             raise
 
-    def _item(self, read: tuple[str, dict[str, Array] | AotcError]) -> object:
-        """Return an item's inputs in the structure that the entry takes, or its
-        error.
+    def _item(
+        self, place_and_inputs: tuple[str, dict[str, Array] | AotcError]
+    ) -> object:
+        """Record an item's position; return its inputs in the structure that the entry
+        takes, or its error.
         """
-        place, found = read
+        place, found = place_and_inputs
         self.places.append(f"{self.name}, {place}")
         self.count += 1
         if isinstance(found, AotcError):

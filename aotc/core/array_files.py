@@ -247,7 +247,7 @@ def _npz(
     return ArrayFile({name: reader(name) for name in loaded.files}, where, ".npz")
 
 
-def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
+def _member_view(archive: Array, member: zipfile.ZipInfo) -> Array | None:
     """Return an uncompressed array of an .npz file as a view; None for other members.
 
     Raises:
@@ -255,7 +255,7 @@ def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
     """
     if member.compress_type != zipfile.ZIP_STORED:
         return None
-    data = _bytes_of(whole, member)
+    data = _bytes_of(archive, member)
     stream = io.BytesIO(data[:_NPY_HEADER].tobytes())
     try:
         version = np.lib.format.read_magic(stream)
@@ -271,29 +271,29 @@ def _member_view(whole: Array, member: zipfile.ZipInfo) -> Array | None:
     return array.reshape(shape, order="F" if is_fortran else "C")
 
 
-def stored_bytes(whole: Array, member: zipfile.ZipInfo) -> Array:
+def stored_bytes(archive: Array, member: zipfile.ZipInfo) -> Array:
     """Return the bytes of an uncompressed member of a zip archive, as a view; check
     them.
 
     Args:
-        whole: the bytes of the archive, of which they are a view.
+        archive: the bytes of the archive, of which they are a view.
         member: the file.
 
     Raises:
         ValueError: they are not those that were written.
     """
-    data = _bytes_of(whole, member)
+    data = _bytes_of(archive, member)
     _require_checksum(data, member)
     return data
 
 
-def _bytes_of(whole: Array, member: zipfile.ZipInfo) -> Array:
+def _bytes_of(archive: Array, member: zipfile.ZipInfo) -> Array:
     """Return the bytes of a zip archive's member as it is stored."""
     # a local header, of which bytes 26 to 30 say how long the name and the rest are
     start = member.header_offset
-    lengths = whole[start + 26 : start + 30].view("<u2")
+    lengths = archive[start + 26 : start + 30].view("<u2")
     start += 30 + int(lengths.sum())
-    return whole[start : start + member.file_size]
+    return archive[start : start + member.file_size]
 
 
 def _require_checksum(data: Array, member: zipfile.ZipInfo) -> None:

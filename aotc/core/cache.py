@@ -106,8 +106,8 @@ class Cache:
         return cls(folder, options.get("AOTC_CACHE_SIZE"))
 
     def find(self, recipe: CacheRecipe) -> bytes | None:
-        """Return the value stored for a recipe if it is intact, else None; mark it
-        as used.
+        """Return a recipe's stored value and mark it as used; None if missing, or
+        damaged and removed.
         """
         path = self._path(recipe)
         value = _checked_value(path, recipe.key)
@@ -138,7 +138,8 @@ class Cache:
     def lock(
         self, recipe: CacheRecipe, is_stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[bool]:
-        """Lock a recipe against other processes and threads within the `with` block.
+        """Hold a recipe's lock within the `with` block; yield whether its value may be
+        there now.
 
         Other processes and threads wait, until this one ends the block or dies. Where
         files cannot be locked or made, they do not: then each makes it for itself.
@@ -181,7 +182,7 @@ class Cache:
         return f"changed: {', '.join(changed)}"
 
     def entries(self) -> Iterator[CacheFile]:
-        """Yield all valid files of the cache."""
+        """Yield the facts on each file of the cache whose header can be read."""
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             found = _cache_file(path)
             if found is not None:
@@ -189,7 +190,7 @@ class Cache:
 
     def collect(self, limit: int) -> list[CacheFile]:
         """Remove the least recently used values until at most `limit` bytes remain;
-        return them.
+        return those removed.
 
         What killed builds left half-written goes too, a day later.
         """
@@ -334,7 +335,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _cache_file(path: Path) -> CacheFile | None:
-    """Return the facts on a cache file; None if it is none."""
+    """Return the facts on a cache file by its header; None if it has none."""
     try:
         status = path.stat()
         if not _is_regular(path):

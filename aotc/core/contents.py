@@ -49,7 +49,9 @@ def is_plain(value: object) -> bool:
 
 
 def parts_of(value: Any) -> list[object] | None:
-    """Return the elements of a container; None for other values."""
+    """Return the elements of a container, of a dict keys and values; None for other
+    values.
+    """
     kind = type(value)
     if issubclass(kind, dict) or kind is types.MappingProxyType:
         items = dict.items(value) if issubclass(kind, dict) else value.items()

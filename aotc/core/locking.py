@@ -75,30 +75,30 @@ def _acquire(path: Path, work: str, is_stopped: Callable[[], bool]) -> int | Non
     return None
 
 
-def _release(path: Path, held: int) -> None:
+def _release(path: Path, descriptor: int) -> None:
     """Remove and unlock a lock file, in this order, so that nobody locks a removed
     one.
     """
     with suppress(OSError):
-        if _is_at(path, held):
+        if _is_at(path, descriptor):
             path.unlink()
     with suppress(OSError):
-        fcntl.flock(held, fcntl.LOCK_UN)  # forked processes have the file, too
-    os.close(held)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # forked processes have the file, too
+    os.close(descriptor)
 
 
-def _is_at(path: Path, held: int) -> bool:
+def _is_at(path: Path, descriptor: int) -> bool:
     """Return whether an open descriptor is of the file at a path."""
     try:
-        return os.path.samestat(os.fstat(held), path.stat())
+        return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _holder(held: int) -> str:
+def _holder(descriptor: int) -> str:
     """Return the process that holds a lock, in words."""
     with suppress(OSError):
-        number = os.pread(held, 20, 0).decode(errors="replace")
+        number = os.pread(descriptor, 20, 0).decode(errors="replace")
         if number.isdigit():
             return f"process {number}"
     return "another process"

@@ -176,7 +176,8 @@ def get(name: str) -> Any:
     """Return the parsed value of an environment variable, or its default.
 
     Raises:
-        InputError: the environment holds a value that cannot be read.
+        InputError: the environment holds a value that cannot be read, or a private key
+            in a variable that is not for one.
     """
     option = OPTIONS[name]
     text = _held.get(name, os.environ.get(name))

@@ -115,7 +115,9 @@ class Registry:
             self._sources.append(source)
 
     def detach(self, source: Source) -> None:
-        """Unregister a source, and keep the samples it has at that time."""
+        """Unregister a source; its last samples go into the totals before the next
+        reading.
+        """
         self._ended.append(source)
 
     def metrics(self) -> list[Metric]:

@@ -160,14 +160,16 @@ def ended_for_memory(process: str) -> SetupError:
 def cannot_write(
     target: Path | str, error: OSError, what: str = "the file"
 ) -> SetupError:
-    """Return the error for a file or folder that cannot be written, with a hint."""
+    """Return the error for a file or folder, `what` in words, that cannot be
+    written.
+    """
     return _refusal("cannot-write", f"{what} cannot be written", error, str(target))
 
 
 def cannot_read(
     source: Path | str, error: OSError | MemoryError, what: str = "the file"
 ) -> SetupError:
-    """Return the error for a file that cannot be read, with a hint."""
+    """Return the error for a file, `what` in words, that cannot be read."""
     found = system_error(error, str(source))
     if isinstance(found, SetupError) and found.code == "out-of-memory":
         return found
@@ -175,13 +177,13 @@ def cannot_read(
 
 
 def _refusal(
-    code: str, what: str, error: OSError | MemoryError, where: str | None
+    code: str, message: str, error: OSError | MemoryError, where: str | None
 ) -> SetupError:
     """Return the error for an OSError, with a hint by its number."""
     number = error.errno if isinstance(error, OSError) else None
     reason = os.strerror(number) if number else str(error)
     hint = _HINTS.get(number or 0)
-    return SetupError(code, f"{what}: {reason}", where=where, hint=hint)
+    return SetupError(code, f"{message}: {reason}", where=where, hint=hint)
 
 
 def raise_system_error(error: BaseException, where: str | None = None) -> None:

@@ -72,7 +72,9 @@ class _FunctionPlayer:
         )
 
     def prepare(self, threads: int | None) -> None:
-        """Set the function that `call` calls, with `threads` to compute in."""
+        """Prepare the function that `call` calls, with `threads` to compute in; by
+        default nothing.
+        """
 
     def call(self, inputs: Mapping[str, object]) -> PyTree:
         """Call the function with these inputs; return its result."""
@@ -90,7 +92,9 @@ class _FunctionPlayer:
         return 0
 
     def play(self) -> Replayed:
-        """Make all calls of the replay in order; return their times."""
+        """Time all calls of the replay in order; return times, code, compiles and peak
+        memory.
+        """
         before, clock = self.compiles, time.perf_counter_ns
         codes: dict[int, tuple[str, str]] = {}
         times = []
@@ -155,7 +159,9 @@ class EagerPlayer(_FunctionPlayer):
         return self._declared(**inputs)
 
     def last_code(self) -> tuple[str, str]:
-        """Return the name of the code that the last call ran: always the function."""
+        """Return the kind and the name of the code that the last call ran: always
+        eager.
+        """
         return EAGER, "eager"
 
 

@@ -88,8 +88,8 @@ def _dynamic(case: Case) -> BuildOptions:
 
 
 def _static(case: Case) -> BuildOptions:
-    """Return options for one code, of the contract's max or else the traffic's
-    largest.
+    """Return options of one code, for the contract's largest sizes or else the
+    traffic's.
     """
     largest = case.by_name(map(max, zip(*case.traffic.counts, strict=True)))
     bounds = case.by_name(case.contracts)
@@ -145,7 +145,9 @@ def _require_few(model: str, count: int) -> None:
 def _build_bundle(
     options_of: Callable[[Case], BuildOptions], name: str, case: Case
 ) -> Contender:
-    """Build the source with the options of one execution model, in a new folder."""
+    """Build the source by the options of one execution model, in a new folder; return
+    its contender.
+    """
     options = options_of(case)
     folder = case.folder / name
     folder.mkdir()

@@ -80,7 +80,8 @@ class BundlePlayer:
         )
 
     def play(self) -> Replayed:
-        """Make all calls in order, from the initial states; return their times.
+        """Time all calls in order, from the initial states; return times, code and peak
+        memory.
 
         Raises:
             AotcError: as a call raises it, unless it is refused for want of code.
@@ -91,7 +92,8 @@ class BundlePlayer:
         return Replayed(times, self._ways, 0, memory()["peak"])
 
     def outputs(self, place: int) -> Outputs:
-        """Make one call, with the inputs at index `place`, from the initial states.
+        """Make one call, with the inputs at index `place`, from the initial states;
+        return its outputs by name.
 
         Raises:
             AotcError: as the call raises it.

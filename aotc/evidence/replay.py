@@ -152,7 +152,9 @@ class _Started:
 def _start(
     stack: ExitStack, contender: Contender, requests: RequestSequence, seed: int
 ) -> _Started:
-    """Start a contender's process and make its first replay."""
+    """Start a contender's process and make its first replay; return both as
+    `_Started`.
+    """
     subject = contender.subject
     order = ReplayOrder(contender.player, subject, requests, seed, contender.inputs)
     with _peer_deaths(contender):

@@ -65,7 +65,9 @@ class Evidence:
         return figures.latency.p50 / self.baseline.latency.p50
 
     def latency_over_rate(self, figures: Figures) -> list[dict[str, float]]:
-        """Return a contender's latency percentiles at several rates of arrivals."""
+        """Return rows of arrival `rate` and `p99` latency of a contender; none if all
+        was refused.
+        """
         if figures.queue is None:
             return []
         rates = [share * figures.queue.capacity for share in _UTILISATIONS]

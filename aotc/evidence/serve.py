@@ -34,7 +34,9 @@ class Player(Protocol):
     loaded: LoadedContender
 
     def play(self) -> Replayed:
-        """Make all calls of the replay in order; return their times."""
+        """Time all calls of the replay in order; return times, code, compiles and peak
+        memory.
+        """
 
     def outputs(self, place: int) -> Outputs:
         """Make one call, with the sizes at index `place`; return its outputs by

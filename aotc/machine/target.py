@@ -165,7 +165,7 @@ def _cpu(
     summary: str,
     cpu: str,
     features: tuple[str, ...],
-    *more: str,
+    *more_flags: str,
     gains_narrow_types_alone: bool = False,
 ) -> Target:
     """Return a target of native CPU code in an embedded ELF, independent of the OS."""
@@ -184,7 +184,7 @@ def _cpu(
             f"--iree-llvmcpu-target-cpu={cpu}",
             "--iree-llvmcpu-target-cpu-features="
             + ",".join(f"+{feature}" for feature in sorted(features)),
-            *more,
+            *more_flags,
         ),
         gains_narrow_types_alone=gains_narrow_types_alone,
     )
@@ -419,7 +419,9 @@ def cpu_level() -> str:
 
 
 def level_of(machine: str, features: Collection[str]) -> str:
-    """Return the name of the best CPU target for an architecture and features."""
+    """Return the name of the best CPU target for an architecture and features, or
+    `machine` if none.
+    """
     levels = [
         target
         for target in TARGETS.values()

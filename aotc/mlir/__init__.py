@@ -154,8 +154,8 @@ def stablehlo() -> ModuleType:
 
 
 def in_generic_form(text: str) -> str:
-    """Return a module that only IREE's bindings can parse as text in MLIR's generic
-    form.
+    """Return the text in MLIR's generic form of a module that only IREE's bindings can
+    parse.
 
     That form can be read without knowing the dialects.
     """

@@ -101,7 +101,8 @@ class PackedWeights:
     compared: set[str] = field(default_factory=set)
 
     def names_of(self, parameters: Arrays, target: str) -> dict[str, str]:
-        """Return new names for parameters: those of equal arrays in this bundle.
+        """Map parameters to new names: of equal arrays here, or free ones if their own
+        is another array's.
 
         Passes name what they compute by what else there is, such as other entries.
 

@@ -163,13 +163,13 @@ class QuantizationAware:
             }
 
     def _ranges_of_layer(
-        self, ranges: Ranges, name: str, kind: LayerPrecision
+        self, ranges: Ranges, name: str, precision: LayerPrecision
     ) -> Mapping[str, Any]:
         """Return a layer's ranges; refuse if one that its precision needs is
         missing.
         """
         row = ranges.get(name, {})
-        needed = {LOW, HIGH} if kind.inputs == "static" else set()
+        needed = {LOW, HIGH} if precision.inputs == "static" else set()
         needed |= {STEPS} if self.learned else set()
         if missing := sorted(needed - {*row}):
             fail(
@@ -195,9 +195,9 @@ class QuantizationAware:
         return function_name(self.function)
 
 
-def _input_range(kind: LayerPrecision, x: Array) -> dict[str, Array]:
+def _input_range(precision: LayerPrecision, x: Array) -> dict[str, Array]:
     """Return {low, high} of an input, 0 included; empty if its range is not static."""
-    if kind.inputs != "static":
+    if precision.inputs != "static":
         return {}
     x = stop_gradient(x)
     return {LOW: np.minimum(np.min(x), 0.0), HIGH: np.maximum(np.max(x), 0.0)}
@@ -217,7 +217,9 @@ class _Rounding:
         self._aware, self._range_of = aware, range_of
 
     def _fake_quantized_results(self, layer: LayerOp) -> list[Array]:
-        """Return a layer's results, with operands rounded to its precision."""
+        """Record a layer's ranges; return its results with operands rounded to its
+        precision, if any.
+        """
         form = _form(layer)
         if form is None:
             return layer.results()
@@ -243,8 +245,8 @@ class _Rounding:
 
 
 def _form(layer: LayerOp) -> LayerForm | None:
-    """Return the facts on a traced layer that decide its precisions; None if
-    unsupported.
+    """Return the `LayerForm` of a traced layer, which decides its precisions; None if
+    it cannot be quantised.
     """
     weight, attributes = layer.weight, layer.attributes
     if layer.operands[layer.number].dtype != "f32":

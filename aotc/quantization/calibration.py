@@ -136,8 +136,8 @@ def calibrate(
     calls: Calls,
     tell: Tell,
 ) -> Calibration:
-    """Return each layer's possible plans, one for each precision of the recipe it can
-    have.
+    """Return a `Calibration`: each layer's possible plans by precision, with integers
+    and grids.
 
     Args:
         program: prepared.
@@ -171,7 +171,7 @@ def _rungs(
     program: Program,
     layer: Layer,
     choice: QuantizationOptions,
-    seen: Mapping[str, InputStatistics],
+    statistics: Mapping[str, InputStatistics],
 ) -> list[LayerPlan]:
     """Return a layer's plans, the narrowest precision first, without grids or
     factors.
@@ -181,7 +181,7 @@ def _rungs(
         if kind.is_of_tables and not layer.is_table:
             continue
         refusal = layer.refusal(kind, program)
-        if refusal is None and kind.inputs == "static" and layer.name not in seen:
+        if refusal is None and kind.inputs == "static" and layer.name not in statistics:
             refusal = f"the data has no call that runs it ('{layer.entry.name}')"
         if refusal is None:
             plans.append(LayerPlan(layer.name, kind.name, layer.where, why))
@@ -191,35 +191,35 @@ def _rungs(
 
 
 def _is_chosen_for(
-    method: str, choice: QuantizationOptions, kind: LayerPrecision
+    method: str, choice: QuantizationOptions, precision: LayerPrecision
 ) -> bool:
     """Return whether a calibration method is chosen and applies to a precision."""
-    return method in choice.methods and _applies_to(method, kind)
+    return method in choice.methods and _applies_to(method, precision)
 
 
-def _applies_to(method: str, kind: LayerPrecision) -> bool:
+def _applies_to(method: str, precision: LayerPrecision) -> bool:
     """Return whether a calibration method applies to a precision."""
     inputs = METHODS[method][1]
-    return kind.is_integer and ("all" in inputs or kind.inputs in inputs)
+    return precision.is_integer and ("all" in inputs or precision.inputs in inputs)
 
 
 def _with_factors(
     program: Program,
     layers: Sequence[Layer],
-    rows: Rungs,
+    rungs: Rungs,
     choice: QuantizationOptions,
-    seen: Mapping[str, InputStatistics],
+    statistics: Mapping[str, InputStatistics],
     tell: Tell,
 ) -> Rungs:
     """Return the plans with the scale factors of input channels that methods choose."""
     alike: dict[str, Array] = {}
     if "smoothquant" in choice.methods:
         of_bytes = [each for each in ladder(choice.recipe) if each.inputs != "float"]
-        alike = smooth(program, layers, seen, of_bytes[0]) if of_bytes else {}
+        alike = smooth(program, layers, statistics, of_bytes[0]) if of_bytes else {}
     if "equalize" in choice.methods:
         alike = equalize(program, layers)
     changed = []
-    for layer, row in zip(layers, rows, strict=True):
+    for layer, row in zip(layers, rungs, strict=True):
         plans = []
         for plan in row:
             factors = None
@@ -228,9 +228,11 @@ def _with_factors(
                 for each in ("smoothquant", "equalize")
             ):
                 factors = alike.get(layer.name)
-            elif _is_chosen_for("awq", choice, plan.kind) and layer.name in seen:
+            elif _is_chosen_for("awq", choice, plan.kind) and layer.name in statistics:
                 tell(f"awq: {layer.name}")
-                factors = activation_aware(program, layer, seen[layer.name], plan.kind)
+                factors = activation_aware(
+                    program, layer, statistics[layer.name], plan.kind
+                )
             plans.append(replace(plan, factors=factors))
         changed.append(plans)
     return changed
@@ -239,10 +241,10 @@ def _with_factors(
 def _with_grids(
     program: Program,
     layers: Sequence[Layer],
-    rows: Rungs,
+    rungs: Rungs,
     choice: QuantizationOptions,
     calls: Calls,
-    seen: Mapping[str, InputStatistics],
+    statistics: Mapping[str, InputStatistics],
 ) -> Rungs:
     """Return the plans with the scale and zero point of inputs that are static.
 
@@ -250,7 +252,7 @@ def _with_grids(
     """
     factors = {
         plan.layer: plan.factors
-        for row in rows
+        for row in rungs
         for plan in row
         if plan.kind.inputs == "static" and plan.factors is not None
     }
@@ -260,23 +262,25 @@ def _with_grids(
     def with_grid(plan: LayerPlan) -> LayerPlan:
         if plan.kind.inputs != "static":
             return plan
-        looked_at = (divided if plan.factors is not None else seen)[plan.layer]
+        looked_at = (divided if plan.factors is not None else statistics)[plan.layer]
         given = looked_at.histogram, choice.calibration, choice.percentile or PERCENTILE
         return replace(plan, grid=input_grid(*given))
 
-    return [[with_grid(plan) for plan in row] for row in rows]
+    return [[with_grid(plan) for plan in row] for row in rungs]
 
 
 def _with_rounding(
     layer: Layer,
     plan: LayerPlan,
     choice: QuantizationOptions,
-    seen: Mapping[str, InputStatistics],
+    statistics: Mapping[str, InputStatistics],
 ) -> LayerPlan:
     """Return the layer's plan with its weight's rounding method: GPTQ, or to
     nearest.
     """
-    has_moments = layer.name in seen and seen[layer.name].moments is not None
+    has_moments = (
+        layer.name in statistics and statistics[layer.name].moments is not None
+    )
     is_gptq = _is_chosen_for("gptq", choice, plan.kind) and has_moments
     return replace(plan, rounding=GPTQ if is_gptq else NEAREST)
 
@@ -285,7 +289,7 @@ def rounded_integers(
     program: Program,
     layers: Sequence[Layer],
     plans: Sequence[LayerPlan],
-    seen: Mapping[str, InputStatistics],
+    statistics: Mapping[str, InputStatistics],
     grids: Grids,
 ) -> dict[tuple[str, str], Array]:
     """Return the integers of weights that GPTQ rounds, by layer and precision."""
@@ -296,7 +300,7 @@ def rounded_integers(
             layer = by_name[plan.layer]
             weight = scaled_weight(program, layer, plan)
             grid = grids.grid(program, layer, plan)
-            given = layer, plan, weight, grid, seen[layer.name]
+            given = layer, plan, weight, grid, statistics[layer.name]
             found[plan.layer, plan.precision] = integers_of(*given)
     return found
 
@@ -304,7 +308,7 @@ def rounded_integers(
 def _with_corrections(
     program: Program,
     layers: Sequence[Layer],
-    rows: Rungs,
+    rungs: Rungs,
     calls: Calls,
     integers: Integers,
     grids: Grids,
@@ -322,7 +326,7 @@ def _with_corrections(
             for plan in row
             if plan.kind.is_integer
         ]
-        for layer, row in zip(layers, rows, strict=True)
+        for layer, row in zip(layers, rungs, strict=True)
         if not layer.is_table
     }
     totals: dict[tuple[str, str], Array] = {}
@@ -347,4 +351,4 @@ def _with_corrections(
         mean = totals[key] / counts[key]
         return replace(plan, correction=mean.astype(np.float32))
 
-    return [[corrected(plan) for plan in row] for row in rows]
+    return [[corrected(plan) for plan in row] for row in rungs]

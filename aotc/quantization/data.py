@@ -72,7 +72,7 @@ class Data:
         return self.arrays.get(own, self.arrays.get(port.name))
 
     def unread(self, entries: Sequence[Entry]) -> list[str]:
-        """Return the names of the arrays that are no input of any of some entries."""
+        """Return the names of arrays that are no argument of any of these entries."""
         ports = [(each.name, port.name) for each in entries for port in each.arguments]
         known = {name for _, name in ports} | {"/".join(pair) for pair in ports}
         return [name for name in self.arrays if name not in known]
@@ -83,7 +83,7 @@ class Data:
         return [port.name for port in ports if self.array(entry, port) is None]
 
     def calls(self, entry: Entry) -> list[list[Array]]:
-        """Return the inputs of each call of an entry that the data is cut into.
+        """Cut the data into calls of an entry; return the input arrays of each call.
 
         An array with an axis more than its input has a call for each of its elements;
         others are cut along their first axis, into parts of the input's size, or of

@@ -28,7 +28,7 @@ def expected_times(
     """Return each layer's roofline seconds in f32 and in its precision; None if
     unknown.
 
-    They are those of a call of the least sizes; None if there is no model of a target.
+    They are those of a call of typical sizes; None if there is no model of a target.
 
     Args:
         layers: of a prepared program.
@@ -45,26 +45,26 @@ def expected_times(
     ]
 
 
-def _seconds(layer: Layer, kind: LayerPrecision, machine: Machine) -> float:
+def _seconds(layer: Layer, precision: LayerPrecision, machine: Machine) -> float:
     """Return a layer's roofline time in seconds in a precision."""
     with known_contracts(layer.entry.symbols):
         results = _elements(layer.op.results[0])
         inputs = 0 if layer.is_table else _elements(layer.op.operands[0])
-    weight = kind.stored_bytes(layer.shape, layer.summed)
+    weight = precision.stored_bytes(layer.shape, layer.summed)
     if layer.is_table:  # of which as many rows are read as results have
         weight = math.ceil(weight * results / max(math.prod(layer.shape), 1))
     size = weight + 4 * (inputs + results)
     products = 0 if layer.is_table else results * layer.form.terms
-    cycles = max(products / _rate(kind, machine), size / machine.memory_bytes)
+    cycles = max(products / _rate(precision, machine), size / machine.memory_bytes)
     return cycles / (NOMINAL_GHZ * 1e9)
 
 
-def _rate(kind: LayerPrecision, machine: Machine) -> float:
+def _rate(precision: LayerPrecision, machine: Machine) -> float:
     """Return the multiply-adds per cycle at a precision's peak."""
-    if kind.inputs != "float":
+    if precision.inputs != "float":
         pairs = [("u8", "i8"), ("i8", "i8")]
     else:
-        pairs = [(kind.dtype or WIDE, kind.dtype or WIDE)]
+        pairs = [(precision.dtype or WIDE, precision.dtype or WIDE)]
     known = [mma for pair in pairs for mma in machine.multipliers_of(*pair)] or [FMA]
     terms = max(mma.terms / mma.operations for mma in known)
     return machine.lanes * machine.multiply_adds * terms

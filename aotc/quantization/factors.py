@@ -41,8 +41,8 @@ _LEAST, _MOST = 2.0**-10, 2.0**10  # of factors
 def smooth(
     program: Program,
     layers: Sequence[Layer],
-    seen: Mapping[str, InputStatistics],
-    kind: LayerPrecision,
+    statistics: Mapping[str, InputStatistics],
+    precision: LayerPrecision,
 ) -> dict[str, Array]:
     """Return SmoothQuant's factors by layer, which even out the ranges of input
     channels.
@@ -53,16 +53,16 @@ def smooth(
     """
     by_input: dict[Value, list[Layer]] = {}
     for layer in layers:
-        if layer.name in seen and layer.channels is not None:
+        if layer.name in statistics and layer.channels is not None:
             by_input.setdefault(layer.op.operands[0], []).append(layer)
     found = {}
     for group in by_input.values():
-        looked_at = seen[group[0].name]
+        looked_at = statistics[group[0].name]
         if looked_at.channel_most is None or not looked_at.channel_most.any():
             continue
         tried = [_balanced(program, group, looked_at, share) for share in _BALANCES]
         if looked_at.rows:
-            errors = [_error(program, group, looked_at, x, kind) for x in tried]
+            errors = [_error(program, group, looked_at, x, precision) for x in tried]
             factors = tried[int(np.argmin(errors))]
         else:
             factors = tried[_BALANCES.index(0.5)]
@@ -72,7 +72,7 @@ def smooth(
 
 
 def _balanced(
-    program: Program, group: Sequence[Layer], seen: InputStatistics, share: float
+    program: Program, group: Sequence[Layer], statistics: InputStatistics, share: float
 ) -> Array | None:
     """Return channel factors that shift a share of input range to weights; None for
     none.
@@ -82,7 +82,7 @@ def _balanced(
     """
     if not share:
         return None
-    inputs = seen.channel_most
+    inputs = statistics.channel_most
     assert inputs is not None
     inputs = np.maximum(inputs, np.median(inputs[inputs > 0]))
     weights = np.max([_channel_most(program, layer) for layer in group], axis=0)
@@ -92,14 +92,14 @@ def _balanced(
 def _error(
     program: Program,
     group: Sequence[Layer],
-    seen: InputStatistics,
+    statistics: InputStatistics,
     factors: Array | None,
-    kind: LayerPrecision,
+    precision: LayerPrecision,
 ) -> float:
     """Return the relative square error of quantised products on the calibration
     rows.
     """
-    rows = seen.matrix
+    rows = statistics.matrix
     by = np.ones(rows.shape[1], np.float32) if factors is None else factors
     divided = rows / by
     grid = InputGrid.of(float(divided.min()), float(divided.max()))
@@ -110,7 +110,9 @@ def _error(
         axis = layer.channels[1]
         weight = np.moveaxis(layer.array(program), axis, 0)
         scaled = np.moveaxis(weight * by.reshape(-1, *[1] * (weight.ndim - 1)), 0, axis)
-        fake = fake_weight(scaled, weight_grid(scaled, layer.summed, kind), kind)
+        fake = fake_weight(
+            scaled, weight_grid(scaled, layer.summed, precision), precision
+        )
         wanted = rows @ weight.reshape(len(weight), -1)
         given = inputs @ np.moveaxis(fake, axis, 0).reshape(len(weight), -1)
         size = float(np.square(wanted, dtype=np.float64).sum())
@@ -136,16 +138,19 @@ def equalize(program: Program, layers: Sequence[Layer]) -> dict[str, Array]:
 
 
 def activation_aware(
-    program: Program, layer: Layer, seen: InputStatistics, kind: LayerPrecision
+    program: Program,
+    layer: Layer,
+    statistics: InputStatistics,
+    precision: LayerPrecision,
 ) -> Array | None:
     """Return AWQ's channel factors for a layer; None where none lowers the error.
 
     They are a power of the mean magnitude of each channel, the one by which results
     have the least error.
     """
-    if layer.channels is None or not seen.rows:
+    if layer.channels is None or not statistics.rows:
         return None
-    rows, axis = seen.matrix, layer.channels[1]
+    rows, axis = statistics.matrix, layer.channels[1]
     weight = np.moveaxis(layer.array(program), axis, 0)
     size = np.abs(rows).mean(axis=0)
     size = np.where(size > 0, size, size[size > 0].min(initial=1))
@@ -155,7 +160,9 @@ def activation_aware(
         factors = _usable(powers / np.sqrt(powers.max() * powers.min()))
         shape = (-1, *[1] * (weight.ndim - 1))
         scaled = np.moveaxis(weight * factors.reshape(shape), 0, axis)
-        fake = fake_weight(scaled, weight_grid(scaled, layer.summed, kind), kind)
+        fake = fake_weight(
+            scaled, weight_grid(scaled, layer.summed, precision), precision
+        )
         found = np.moveaxis(fake, axis, 0) / factors.reshape(shape)
         error = np.square(rows @ (found - weight).reshape(len(weight), -1)).sum()
         if error < least:
@@ -179,8 +186,8 @@ def _channel_most(program: Program, layer: Layer) -> Array:
 
 
 def _layer_before(layer: Layer, by_result: Mapping[Value, Layer]) -> Layer | None:
-    """Return the layer whose features are a layer's input channels, up to elementwise
-    ops.
+    """Return the layer whose features reach a layer as its input channels; None without
+    one.
     """
     if layer.channels is None:
         return None

@@ -26,7 +26,7 @@ def integers_of(
     plan: LayerPlan,
     weight: Array,
     grid: WeightGrid,
-    seen: InputStatistics,
+    statistics: InputStatistics,
 ) -> Array:
     """Return the integers of a layer's weight as GPTQ rounds it, in the shape of its
     grid.
@@ -36,11 +36,11 @@ def integers_of(
         plan: of it.
         weight: multiplied by its factors.
         grid: of it.
-        seen: of the inputs, with moments.
+        statistics: of the inputs, with moments.
     """
     assert layer.channels is not None
-    assert seen.moments is not None
-    axis, moments = layer.channels[1], seen.moments
+    assert statistics.moments is not None
+    axis, moments = layer.channels[1], statistics.moments
     if plan.factors is not None:
         inverse = 1 / plan.factors.astype(np.float64)
         moments = moments * np.outer(inverse, inverse)
@@ -54,7 +54,7 @@ def integers_of(
 
 
 def _round_rows(
-    rows: Array, scales: Array, moments: Array, kind: LayerPrecision
+    rows: Array, scales: Array, moments: Array, precision: LayerPrecision
 ) -> Array:
     """Return the integers of a weight's rows by GPTQ; earlier errors adjust
     later rows.
@@ -68,7 +68,7 @@ def _round_rows(
         block = slice(start, start + _BLOCK)
         errors = np.zeros_like(rows[block])
         for number in range(start, min(start + _BLOCK, len(rows))):
-            step = np.clip(np.round(rows[number] / scales[number]), *kind.bounds)
+            step = np.clip(np.round(rows[number] / scales[number]), *precision.bounds)
             found[number] = step
             error = (rows[number] - step * scales[number]) / factor[number, number]
             rest = slice(number + 1, start + _BLOCK)

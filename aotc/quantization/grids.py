@@ -55,7 +55,8 @@ def weight_grid(
     summed: tuple[int, ...],
     precision: LayerPrecision,
 ) -> WeightGrid:
-    """Return the scales of a weight that minimise the mean square error.
+    """Return a weight's grid: the scales, of some tried, with the least mean square
+    error.
 
     Args:
         weight: in f32.

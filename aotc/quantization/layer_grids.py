@@ -18,7 +18,9 @@ class Grids:
     _known: dict[object, WeightGrid] = field(default_factory=dict)
 
     def grid(self, program: Program, layer: Layer, plan: LayerPlan) -> WeightGrid:
-        """Return the weight grid of a layer by its plan, searched for once."""
+        """Return the weight grid of a layer by its plan; one that is searched for is
+        cached.
+        """
         if plan.scales is not None:
             return given_grid(plan.scales, layer.shape, layer.summed, plan.kind)
         factors = None if plan.factors is None else plan.factors.tobytes()

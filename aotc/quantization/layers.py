@@ -91,7 +91,7 @@ class Layer:
 
     @property
     def weight(self) -> Value:
-        """The weight, before any transposes."""
+        """IR value of the weight, before any transposes."""
         return _base_of_transposes(weight_operand(self.op))[0]
 
     @property
@@ -123,12 +123,14 @@ class Layer:
 
     @property
     def kept_axes(self) -> tuple[int, ...]:
-        """Axes of the weight that are not contracted."""
+        """Axes of the weight that are neither contracted nor share a scale."""
         return tuple(free_axes(len(self.shape), (), self.summed))
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Sizes of the result's last axes, which are the weight's uncontracted ones."""
+        """Sizes of the weight's kept axes: the last ones of the result, or a table's
+        rows.
+        """
         kept = [axis for axis in self.order if axis in self.kept_axes]
         return tuple(self.shape[axis] for axis in kept)
 
@@ -151,7 +153,9 @@ class Layer:
 
     @property
     def form(self) -> LayerForm:
-        """The facts on the layer that decide which precisions it can have."""
+        """The `LayerForm`: the facts that decide which precisions the layer can
+        have.
+        """
         op = self.op
         return LayerForm(
             type(op)._op_name,
@@ -268,7 +272,9 @@ def layers_of(program: Program) -> list[Layer]:
 
 
 def refusals_of(program: Program) -> list[LayerRefusal]:
-    """Return the products, and other readers of weights, that cannot be quantised."""
+    """Return refusals of the products, and other readers of weights, that cannot be
+    quantised.
+    """
     found, read = list[LayerRefusal](), set[str]()
     for values, op in _products(program):
         sources = [values.source_of[x] for x in op.operands if x in values.source_of]
@@ -310,7 +316,9 @@ def _refusals_in_bodies(program: Program) -> Iterator[LayerRefusal]:
 
 
 def _entries(program: Program) -> Iterator[BuildTimeValues]:
-    """Yield, for each entry, its values that depend on weights alone."""
+    """Yield the `BuildTimeValues` of each entry: its values that depend on weights
+    alone.
+    """
     functions = functions_of(program.module)
     for entry in program.entries:
         yield BuildTimeValues(entry, functions[entry.name], {})
@@ -319,8 +327,8 @@ def _entries(program: Program) -> Iterator[BuildTimeValues]:
 def _products(
     program: Program,
 ) -> Iterator[tuple[BuildTimeValues, LayerOp]]:
-    """Yield the products and embedding lookups of all entries, with the entry's
-    values.
+    """Yield (values of its entry, op) for each product and embedding lookup of all
+    entries.
     """
     for values in _entries(program):
         for op in values.ops:

@@ -30,7 +30,8 @@ def calls_of(program: Program, data: Data) -> dict[str, list[list[Array]]]:
 def run(
     program: Program, calls: Calls, watch: reference.Watch | None = None
 ) -> dict[str, list[Array]]:
-    """Run calls by the reference evaluator; return each entry's outputs, concatenated.
+    """Run calls by the reference evaluator; return each entry's outputs, each joined
+    over its calls.
 
     States have their initial values in each call.
 
@@ -70,7 +71,9 @@ def _call(
 
 
 def join_outputs(parts: Sequence[Array]) -> Array:
-    """Return an output of several calls, concatenated along the first axis."""
+    """Join an output's arrays of several calls along axis 0; flatten them if sizes
+    differ.
+    """
     shapes = {part.shape[1:] for part in parts}
     if parts[0].ndim and len(shapes) == 1:
         return np.concatenate(parts)

@@ -110,7 +110,8 @@ class LossMetric:
             raise _bad(f"a function '{name}' in '{path}'; {error!r}") from error
 
     def resolve_auto(self, outputs: Outputs) -> LossMetric:
-        """Return the metric that `auto` picks for a program's outputs.
+        """Return the metric itself, or for `auto` the one that suits a program's
+        outputs.
 
         Args:
             outputs: of all entries that are measured.
@@ -133,7 +134,8 @@ class LossMetric:
         found: Outputs,
         data: Mapping[str, Array],
     ) -> float:
-        """Return the loss of an entry's outputs, the largest over outputs.
+        """Return the loss of an entry's outputs: the largest, or what the user's
+        function gives.
 
         Raises:
             InputError: `bad-metric`: the user's function fails, or gives no number.

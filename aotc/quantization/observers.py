@@ -62,59 +62,65 @@ class ValueHistogram:
         return ((np.arange(_BINS) + 0.5) / (_BINS / 2) - 1) * self.end
 
 
-def input_grid(seen: ValueHistogram, method: str, percentile: float) -> InputGrid:
+def input_grid(histogram: ValueHistogram, method: str, percentile: float) -> InputGrid:
     """Return the scale and zero point of an input by a calibration method.
 
     Args:
-        seen: of the data.
+        histogram: of the data.
         method: `min-max` takes all; `percentile` so many of a hundred; `mean-square`
             the range with the least mean square error; `entropy` the one whose
             distribution is nearest (Migacz, "8-bit inference with TensorRT", 2017).
         percentile: for the method of that name.
     """
-    if method == "min-max" or not seen.end:
-        return InputGrid.of(seen.low, seen.high)
+    if method == "min-max" or not histogram.end:
+        return InputGrid.of(histogram.low, histogram.high)
     if method == "percentile":
-        return InputGrid.of(*_percentiles(seen, percentile))
+        return InputGrid.of(*_percentiles(histogram, percentile))
     cost = _square_error if method == "mean-square" else _divergence
-    grids = [InputGrid.of(seen.low * share, seen.high * share) for share in _SHARES]
-    costs = [cost(seen, grid) for grid in grids]
+    grids = [
+        InputGrid.of(histogram.low * share, histogram.high * share) for share in _SHARES
+    ]
+    costs = [cost(histogram, grid) for grid in grids]
     return grids[int(np.argmin(costs))]
 
 
-def _percentiles(seen: ValueHistogram, percentile: float) -> tuple[float, float]:
+def _percentiles(histogram: ValueHistogram, percentile: float) -> tuple[float, float]:
     """Return the central range that holds `percentile` percent of the numbers."""
-    total = seen.counts.cumsum()
+    total = histogram.counts.cumsum()
     beyond = total[-1] * (1 - percentile / 100) / 2
-    width = 2 * seen.end / _BINS
+    width = 2 * histogram.end / _BINS
     first = int(np.searchsorted(total, beyond, side="right"))
     last = int(np.searchsorted(total, total[-1] - beyond, side="left"))
-    low, high = first * width - seen.end, (last + 1) * width - seen.end
-    return max(low, seen.low), min(high, seen.high)
+    low, high = first * width - histogram.end, (last + 1) * width - histogram.end
+    return max(low, histogram.low), min(high, histogram.high)
 
 
-def _square_error(seen: ValueHistogram, grid: InputGrid) -> float:
+def _square_error(histogram: ValueHistogram, grid: InputGrid) -> float:
     """Return the summed square error of quantising the numbers of a histogram."""
-    centres = seen.centres
-    return float((seen.counts * np.square(fake_input(centres, grid) - centres)).sum())
+    centres = histogram.centres
+    return float(
+        (histogram.counts * np.square(fake_input(centres, grid) - centres)).sum()
+    )
 
 
-def _divergence(seen: ValueHistogram, grid: InputGrid) -> float:
+def _divergence(histogram: ValueHistogram, grid: InputGrid) -> float:
     """Return the KL divergence of a histogram from its quantised version."""
-    held = seen.counts > 0
-    levels = np.round(fake_input(seen.centres, grid) / grid.scale).astype(np.int64)
+    held = histogram.counts > 0
+    levels = np.round(fake_input(histogram.centres, grid) / grid.scale).astype(np.int64)
     levels -= levels.min()
-    inside = np.abs(fake_input(seen.centres, grid) - seen.centres) <= grid.scale
-    kept = np.where(inside, seen.counts, 0).astype(np.float64)
+    inside = (
+        np.abs(fake_input(histogram.centres, grid) - histogram.centres) <= grid.scale
+    )
+    kept = np.where(inside, histogram.counts, 0).astype(np.float64)
     bins = np.bincount(levels[held & inside], minlength=int(levels.max()) + 1)
     mass = np.bincount(levels, weights=kept, minlength=bins.size)
     spread = np.where(held & inside, (mass / np.maximum(bins, 1))[levels], 0)
-    ends = np.where(held & ~inside, seen.counts, 0)
+    ends = np.where(held & ~inside, histogram.counts, 0)
     reference = kept.copy()  # what is beyond counts at the ends of the range
     where = np.flatnonzero(inside & held)
     if not where.size:
         return math.inf
-    middle = seen.centres < 0
+    middle = histogram.centres < 0
     reference[where[0]] += ends[middle].sum()
     reference[where[-1]] += ends[~middle].sum()
     p, q = reference / reference.sum(), spread / spread.sum()

@@ -198,7 +198,7 @@ def _unread(
 def _choose_plans(
     layers: Sequence[Layer],
     rungs: Rungs,
-    made_of: Callable[[Sequence[LayerPlan]], Program],
+    quantized_copy: Callable[[Sequence[LayerPlan]], Program],
     choice: QuantizationOptions,
     yardstick: Yardstick | None,
     tell: Tell,
@@ -209,16 +209,16 @@ def _choose_plans(
         return Chosen(narrowest, 0.0, 0)
     if choice.quality is None:
         tell("measures the quantised program")
-        return Chosen(narrowest, yardstick.measure(made_of(narrowest)).lost, 1)
+        return Chosen(narrowest, yardstick.measure(quantized_copy(narrowest)).lost, 1)
 
     prefix = SharedPrefix(yardstick.calls)
 
     def measure(plans: Sequence[LayerPlan]) -> MeasuredLoss:
-        program = made_of(plans)
+        program = quantized_copy(plans)
         return yardstick.compare(program, prefix.run(program))
 
     def keep(plans: Sequence[LayerPlan]) -> None:
-        prefix.keep(made_of(plans))
+        prefix.keep(quantized_copy(plans))
 
     return choose(layers, rungs, measure, choice.quality, tell, keep)
 

@@ -176,8 +176,8 @@ class _Rewriting:
     def _weight(
         self, b: Builder, layer: Layer, plan: LayerPlan, rounded: Array | None
     ) -> Value:
-        """Return the layer's weight in its precision (cast or dequantised), shared if
-        equal.
+        """Return the layer's weight in its precision, emitted once for layers that
+        share it.
         """
         factors = None if plan.factors is None else plan.factors.tobytes()
         given = None if rounded is None else rounded.tobytes()
@@ -216,7 +216,9 @@ class _Rewriting:
         return _dequantize_weight(b, integers, scales, grid, kind, layer.shape)
 
     def _leaves(self, layer: Layer) -> dict[Value, StoredArray]:
-        """Return the arrays of all weights that the layer's entry reads."""
+        """Return the stored arrays of the weights that a layer's entry reads, by IR
+        value.
+        """
         weights = layer.values.weight_of.items()
         return {value: self.program.parameters[name] for value, name in weights}
 
@@ -225,15 +227,15 @@ class _Rewriting:
         b: Builder,
         name: str,
         grid: WeightGrid,
-        kind: LayerPrecision,
+        precision: LayerPrecision,
         arrays: dict[Value, StoredArray],
     ) -> Value:
-        """Emit the scales of a weight in f32, stored in f16 where exact; return
-        them.
+        """Store a weight's scales (in f16 if of groups and exact), add them to
+        `arrays`, and return them in f32.
         """
         kept = tuple(n for i, n in enumerate(grid.grouped) if i not in grid.axes)
         array = grid.scales.reshape(kept)
-        if not are_half(array, kind):
+        if not are_half(array, precision):
             value = self._store(f"{name}.scales", array)
             arrays[value] = array
             return value
@@ -245,7 +247,9 @@ class _Rewriting:
     def _store_computed(
         self, name: str, value: Value, arrays: dict[Value, StoredArray]
     ) -> Value:
-        """Store a value computed from weights as a parameter of its own; return it."""
+        """Store a value computed from weights as a parameter of its own; return its
+        argument.
+        """
         ops = _ops_computing(value, arrays)
         return self._store(name, ComputedArray(ops, value, arrays))
 
@@ -367,23 +371,29 @@ def _step(b: Builder, span: Value, count: float) -> Value:
 
 
 def _quantize_weight(
-    b: Builder, grouped: Value, scales: Value, grid: WeightGrid, kind: LayerPrecision
+    b: Builder,
+    grouped: Value,
+    scales: Value,
+    grid: WeightGrid,
+    precision: LayerPrecision,
 ) -> Value:
     """Emit a weight's integers as they are stored: i8, or two of 4 bits in a u8."""
     ratio = b.divide(grouped, _spread_scales(b, scales, grid))
-    steps = _clip(b, b.round_even(ratio), *map(float, kind.bounds))
-    if kind.bits > 4:
+    steps = _clip(b, b.round_even(ratio), *map(float, precision.bounds))
+    if precision.bits > 4:
         return b.cast(steps, dtype="i8")
     (axis,) = grid.axes
     shifted = b.cast(b.offset(steps, 8.0), dtype="u8")
-    half = kind.group // 2
+    half = precision.group // 2
     low, high = (b.part(shifted, axis, start, half) for start in (0, half))
     return b.bitwise_or(low, b.shift_left(high, b.full_like(high, 4)))
 
 
-def _pack_integers(integers: Array, grid: WeightGrid, kind: LayerPrecision) -> Array:
+def _pack_integers(
+    integers: Array, grid: WeightGrid, precision: LayerPrecision
+) -> Array:
     """Return a weight's integers as they are stored: i8, or two of 4 bits in a u8."""
-    if kind.bits > 4:
+    if precision.bits > 4:
         return integers.astype(np.int8)
     low, high = np.split((integers + 8).astype(np.uint8), 2, axis=grid.axes[0])
     packed: Array = low | high << 4
@@ -401,11 +411,11 @@ def _dequantize_weight(
     integers: Value,
     scales: Value,
     grid: WeightGrid,
-    kind: LayerPrecision,
+    precision: LayerPrecision,
     shape: tuple[int, ...],
 ) -> Value:
     """Emit the f32 weight that stored integers and scales encode."""
-    if kind.bits > 4:
+    if precision.bits > 4:
         steps = b.cast(integers, dtype=WIDE)
     else:
         low = b.bitwise_and(integers, b.full_like(integers, 15))

@@ -204,7 +204,9 @@ class _ResumableEntry:
         return [*dict.fromkeys(x for row in self._live() for x in row)]
 
     def fitting(self, found: Mapping[Value, Array], most: int) -> list[Value]:
-        """Return the live values to cache whose bytes fit into `most` for a call."""
+        """Return live values to cache, thinned until their arrays in `found` take at
+        most `most` bytes a call.
+        """
         rows = self._live()
         while rows:
             values = [*dict.fromkeys(x for row in rows for x in row)]

@@ -26,28 +26,28 @@ _SIGNED = 127
 
 
 def fake_weight(
-    weight: Array, form: LayerForm, kind: LayerPrecision, steps: Array | None
+    weight: Array, form: LayerForm, precision: LayerPrecision, steps: Array | None
 ) -> Array:
     """Return a weight quantised and dequantised, with straight-through gradients.
 
     Args:
         weight: in f32.
         form: of its layer.
-        kind: with integers.
+        precision: with integers.
         steps: learned ones, one for each group that shares one; without, the largest
             element of each group is the end of its range.
     """
-    shape, axes = grouped_shape(form.shape, form.summed, kind)
+    shape, axes = grouped_shape(form.shape, form.summed, precision)
     grouped = np.reshape(weight, shape)
-    least, most = kind.bounds
+    least, most = precision.bounds
     if steps is None:  # nothing is beyond the range, but what f16 has no step for
-        step = _storable(_step_of_range(grouped, axes, most), kind)
+        step = _storable(_step_of_range(grouped, axes, most), precision)
         nearest = round_straight_through(np.divide(grouped, step))
         integers = np.clip(nearest, float(least), float(most))
     else:
         terms = math.prod(shape[axis] for axis in axes)
         scaled = _with_scaled_gradient(steps, terms * most)
-        step = _storable(np.maximum(np.abs(scaled), LEAST_STEP), kind)
+        step = _storable(np.maximum(np.abs(scaled), LEAST_STEP), precision)
         ratio = np.clip(np.divide(grouped, step), float(least), float(most))
         integers = round_straight_through(ratio)
     return np.reshape(np.multiply(integers, step), form.shape)
@@ -62,9 +62,9 @@ def _step_of_range(grouped: Array, axes: Sequence[int], most: int) -> Array:
     return np.where(is_any, np.divide(whole, float(most)), 1.0)
 
 
-def _storable(step: Array, kind: LayerPrecision) -> Array:
+def _storable(step: Array, precision: LayerPrecision) -> Array:
     """Return steps rounded as they are stored (f16 for groups), straight-through."""
-    if not kind.group:
+    if not precision.group:
         return step
     step = np.clip(step, LEAST_STEP, LARGEST_F16)
     half = np.astype(np.astype(stop_gradient(step), "f16"), "f32")

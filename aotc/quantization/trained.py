@@ -133,29 +133,29 @@ class Trained:
         self,
         program: Program,
         layer: Layer,
-        kind: LayerPrecision,
-        row: Mapping[str, Array],
+        precision: LayerPrecision,
+        ranges: Mapping[str, Array],
     ) -> LayerPlan | None:
         """Return the plan of a layer by its trained ranges; None where the input has
         none.
         """
         grid = None
-        if kind.inputs == "static":
-            if not {*_ENDS} <= {*row}:
+        if precision.inputs == "static":
+            if not {*_ENDS} <= {*ranges}:
                 return None
-            grid = InputGrid.of(float(row[LOW]), float(row[HIGH]))
-        steps = row.get(STEPS)
+            grid = InputGrid.of(float(ranges[LOW]), float(ranges[HIGH]))
+        steps = ranges.get(STEPS)
         try:
-            given = layer.array(program), layer.summed, kind
+            given = layer.array(program), layer.summed, precision
             scales = trained_grid(*given, steps).scales
         except ValueError:
             assert steps is not None
             raise self._bad(
                 f"as many steps as the weight of '{layer.name}' has groups "
-                f"({list(layer.shape)}) by {kind.name}; got {list(steps.shape)}",
+                f"({list(layer.shape)}) by {precision.name}; got {list(steps.shape)}",
                 hint="--recipe is to be the one that aotc.quantization_aware was given",
             ) from None
-        plan = LayerPlan(layer.name, kind.name, layer.where, grid=grid)
+        plan = LayerPlan(layer.name, precision.name, layer.where, grid=grid)
         return replace(plan, scales=scales.reshape(-1))
 
     def _rows_of(self, layers: Sequence[Layer]) -> dict[str, Mapping[str, Array]]:

@@ -101,19 +101,19 @@ def _require_allowed(point: EntryPoint, name: str, size: int, symbol: Symbol) ->
 
 
 def _sizes_of_arrays(
-    leaves: Sequence[Leaf], given: Mapping[str, Array]
+    leaves: Sequence[Leaf], arrays: Mapping[str, Array]
 ) -> dict[str, int]:
     """Return the symbols that array shapes determine; wrong shapes fail in the call.
 
     Args:
         leaves: of all inputs.
-        given: arrays for some of them, by name.
+        arrays: arrays for some of them, by name.
     """
     pairs = [
         (SizeExpression.parse(dim), size)
         for leaf in leaves
-        if leaf.name in given
-        for dim, size in zip(leaf.shape, given[leaf.name].shape, strict=False)
+        if leaf.name in arrays
+        for dim, size in zip(leaf.shape, arrays[leaf.name].shape, strict=False)
         if isinstance(dim, str)
     ]
     found: dict[str, int] = {}

@@ -67,7 +67,8 @@ class TimingProcess(Server):
         super().__init__(subject, subject, "aotc.timing.serve")
 
     def call(self, budget: Budget) -> Round:
-        """Time calls until the budget is spent, starting from the initial states.
+        """Time calls until the budget is spent, from the initial states; return the
+        round.
 
         Raises:
             AotcError: as the call raises it.

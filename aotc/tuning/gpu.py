@@ -59,7 +59,7 @@ def least_times(unit: Unit, proposals: Sequence[Proposal]) -> list[list[float]]:
 
 
 def _launch(function: Function, kernel: GpuKernel) -> GpuLaunch:
-    """Return the launch of a kernel whose sizes are all static."""
+    """Return the `GpuLaunch` that describes a kernel whose sizes are all static."""
     taken, made = signature(function)
     source = kernel.source
     reads, writes = len(taken), len(made)

@@ -127,7 +127,9 @@ class _TensorBlocks:
     shape: tuple[int, ...]
 
     def values(self, part: BlockNumbers) -> StoredArray:
-        """Return one kind of number of all blocks, concatenated along the last axis."""
+        """Return one kind of the blocks' numbers for the whole tensor, computed when it
+        is read.
+        """
 
         def compute(*fields: Array) -> Array:
             return np.reshape(part.function(*fields), (*self.shape[:-1], -1))
@@ -249,8 +251,8 @@ def _block_type(
     name: str,
     bits: int,
     fields: Sequence[_Field],
-    levels: Callable[..., Array],
-    of: tuple[str, ...],
+    unpack_levels: Callable[..., Array],
+    packed_fields: tuple[str, ...],
     scale: BlockNumbers | Scaled,
     minimum: BlockNumbers | Scaled | None = None,
     *,
@@ -258,9 +260,9 @@ def _block_type(
     step: int = 32,
 ) -> BlockType:
     """Return a block type; its elements are made signed where there is no minimum."""
-    integers = levels if minimum is not None else _signed(bits, levels)
+    integers = unpack_levels if minimum is not None else _signed(bits, unpack_levels)
     layout = numpy.dtype([*fields])
-    part = BlockNumbers(integers, of)
+    part = BlockNumbers(integers, packed_fields)
     return BlockType(name, block, bits, layout, part, scale, minimum, step)
 
 

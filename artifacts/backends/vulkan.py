@@ -66,12 +66,12 @@ def _newer_vulkan(least: str, host: Host) -> str:
     return f"find out whether there is a driver with Vulkan {least} for its GPU"
 
 
-def _check_features(wanted: frozenset[str], host: Host) -> list[Mismatch]:
+def _check_features(required: frozenset[str], host: Host) -> list[Mismatch]:
     """Return the mismatch of Vulkan features that a host lacks, if any."""
     if host.vulkan_features is None:
         message = "the device's Vulkan features are unknown"
         return [unknown("vulkan-features", message, STATE_FACT)]
-    missing = sorted(wanted - host.vulkan_features)
+    missing = sorted(required - host.vulkan_features)
     if not missing:
         return []
     message = f"expected Vulkan features that are not here: {', '.join(missing)}"
@@ -106,7 +106,7 @@ def has_driver(device: Facts) -> bool | None:
 
 def best_device(device: Facts) -> Facts | None:
     """Return the Vulkan device that IREE takes: a GPU before software, then most
-    features.
+    features; None without any.
     """
     return max(
         section(device, "vulkan").get("devices", ()),

@@ -14,8 +14,8 @@ from aotc.machine.target import TARGETS
 
 
 def advice(cell: CompatibilityCell) -> Iterator[str]:
-    """Yield advice for an artifact that does not run on devices, or falls back to the
-    CPU.
+    """Yield advice unless an artifact runs optimally on devices, without a CPU fallback
+    and in their memory.
     """
     if cell.verdict == "optimal" and not cell.selection.fallback and cell.fits:
         return

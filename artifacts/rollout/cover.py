@@ -76,7 +76,9 @@ class _Conditions:
 
     @classmethod
     def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
-        """Build the conditions from demands, merging equal ones."""
+        """Build the conditions that demands leave once the targets `given` are there,
+        merging equal ones.
+        """
         needs, limits = set(), set()
         for demand in demands:
             spare = max(0, demand.spare - demand.devices.get((), 0))
@@ -112,8 +114,8 @@ def _counts_by_set(demand: Demand, given: Collection[str]) -> dict[frozenset[str
 
 
 def _cost(fleet: Demand, chosen: Collection[str]) -> tuple[int, int]:
-    """Return how many devices a set leaves out, and how slow its code is for the
-    others.
+    """Return a sort key of a set of targets: devices left out, then the sum of speed
+    ranks on the others.
     """
     left_out = slowness = 0
     for targets, count in fleet.devices.items():

@@ -42,8 +42,8 @@ class Cure:
 
 
 def find_cures(matrix: Matrix, policy: Policy) -> dict[int | None, Cure]:
-    """Return a cure for each artifact's index; under None one for all artifacts
-    together.
+    """Return a cure for each artifact by its index; if any artifact may serve a device,
+    one for all, under None.
 
     All together they are cured if the policy asks for any of them on each device.
     """
@@ -115,7 +115,9 @@ def _targets_of(rows: Sequence[Sequence[CompatibilityCell]]) -> frozenset[str]:
 def _classes_of_other_runtimes(
     rows: Sequence[Sequence[CompatibilityCell]],
 ) -> tuple[int, ...]:
-    """Return the device classes whose runtime refuses the code of all the artifacts."""
+    """Return the indices of device classes whose runtime refuses the code of all
+    artifacts.
+    """
     columns = enumerate(zip(*rows, strict=True))
     return tuple(n for n, cells in columns if all(map(_has_other_runtime, cells)))
 

@@ -64,21 +64,23 @@ def _name(devices: Sequence[FleetDevice]) -> str:
     return f"{devices[0].name} and {others} alike" if others else devices[0].name
 
 
-def _tell_apart(found: Sequence[DeviceClass]) -> list[DeviceClass]:
-    """Make the names of classes unique, by the origin of their first device or a
+def _tell_apart(device_classes: Sequence[DeviceClass]) -> list[DeviceClass]:
+    """Return the classes under unique names, with the origin of their first device or a
     number.
     """
     for note in ("where", "number"):
-        uses = Counter(each.name for each in found)
-        found = [
+        uses = Counter(each.name for each in device_classes)
+        device_classes = [
             each
             if uses[each.name] == 1
-            else replace(each, name=f"{each.name} ({_note(note, number, each)})")
-            for number, each in enumerate(found, 1)
+            else replace(each, name=f"{each.name} ({_suffix(note, number, each)})")
+            for number, each in enumerate(device_classes, 1)
         ]
-    return list(found)
+    return list(device_classes)
 
 
-def _note(kind: str, number: int, each: DeviceClass) -> str:
-    """Return what distinguishes a class of an ambiguous name: origin or number."""
-    return each.devices[0].where if kind == "where" else f"class {number}"
+def _suffix(by: str, number: int, device_class: DeviceClass) -> str:
+    """Return a suffix for an ambiguous class name: origin ("where") or number, as `by`
+    says.
+    """
+    return device_class.devices[0].where if by == "where" else f"class {number}"

@@ -184,7 +184,7 @@ class _FleetReader:
         for where, document in self._documents():
             schema = document.get("schema") if isinstance(document, dict) else None
             if schema == SCHEMA:
-                yield from self._rows(document, where)
+                yield from self._devices_of_fleet(document, where)
             elif schema in (DEVICE_SCHEMA, DOCTOR_SCHEMA):
                 profile = self._profiles.of_document(document, where)
                 name = _place(where) if self._by_line else _printable(self._file.stem)
@@ -199,7 +199,9 @@ class _FleetReader:
                 )
 
     def _documents(self) -> Iterator[tuple[str, Any]]:
-        """Yield each JSON document of the file, with its position for messages."""
+        """Yield (position for messages, parsed JSON document) for each document of the
+        file.
+        """
         data = self._profiles.read(self._file)
         if not self._by_line:
             yield str(self._file), _parse(data, str(self._file))
@@ -209,8 +211,10 @@ class _FleetReader:
                 where = f"{self._file}:{number}"
                 yield where, _parse(line, where)
 
-    def _rows(self, document: JsonObject, where: str) -> Iterator[FleetDevice]:
-        """Yield the devices of a fleet document."""
+    def _devices_of_fleet(
+        self, document: JsonObject, where: str
+    ) -> Iterator[FleetDevice]:
+        """Validate a fleet document; yield a FleetDevice for each of its rows."""
         try:
             _fleet(document)
         except Invalid as error:
@@ -235,7 +239,9 @@ class _FleetReader:
         )
 
     def _profile(self, kind: str, value: Any, where: str) -> DeviceProfile:
-        """Return the profile that a row names, refers to, or contains."""
+        """Return a row's profile: by a device's name, in a file, or in the row itself,
+        as `kind` says.
+        """
         if kind == "device":
             return self._profiles.of_name(value, where)
         if kind == "file":

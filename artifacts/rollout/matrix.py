@@ -150,14 +150,14 @@ def _memory_there(variant: Variant, profile: DeviceProfile) -> int | None:
 
 
 def _entry_memory(
-    variant: Variant, point: EntryPoint, there: int | None
+    variant: Variant, point: EntryPoint, available_bytes: int | None
 ) -> EntryMemory:
-    """Return the highest memory need of an entry over all its codes."""
+    """Return the largest memory need of an entry's codes; unknown if one of them is."""
     plans = [variant.memory[name] for name in point.exports if name in variant.memory]
     if len(plans) < len(point.exports):
-        return EntryMemory(point.name, {}, None, there)
+        return EntryMemory(point.name, {}, None, available_bytes)
     worst = max(plans, key=lambda plan: int(plan["peak_bytes"]))
-    return EntryMemory(point.name, worst["sizes"], worst["peak_bytes"], there)
+    return EntryMemory(point.name, worst["sizes"], worst["peak_bytes"], available_bytes)
 
 
 def entry_names(entries: Iterable[EntryMemory], *, fits: bool | None) -> list[str]:

@@ -76,7 +76,8 @@ class DeviceCoverage:
 
 
 def coverage_by_label(matrix: Matrix, policy: Policy) -> list[DeviceCoverage]:
-    """Return the coverage of the fleet, then of each value of the policy's labels.
+    """Return each artifact's coverage of the fleet, then of each value of the policy's
+    labels.
 
     Raises:
         InputError: `unknown-label`, for one that no device has.
@@ -109,8 +110,8 @@ def _require_labels(matrix: Matrix, labels: Sequence[str]) -> None:
 
 
 def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]:
-    """Return, for each artifact's index, whether the policy accepts it on each
-    class.
+    """Return (artifact index, accepted for each class); one row of None if any artifact
+    will do.
     """
     accepted = [[policy.accepts(cell) for cell in row] for row in matrix.cells]
     if policy.any_artifact:
@@ -121,8 +122,8 @@ def _rows(matrix: Matrix, policy: Policy) -> list[tuple[int | None, list[bool]]]
 def device_groups(
     matrix: Matrix, labels: Sequence[str]
 ) -> list[tuple[str | None, dict[int, int]]]:
-    """Return the number of devices by class index: of the whole fleet, then by label
-    value.
+    """Return (label or None, device counts by class index) of the fleet and of each
+    label value.
     """
     groups: dict[str, dict[int, int]] = {}
     for number, each in enumerate(matrix.classes):

@@ -61,7 +61,9 @@ def _policy(policy: Policy) -> dict[str, object]:
 
 
 def _artifact(artifact: Artifact, others: Sequence[Artifact]) -> dict[str, object]:
-    """Return an artifact as a JSON object."""
+    """Return an artifact as a JSON object; its title has the path if others are titled
+    alike.
+    """
     manifest = artifact.manifest
     alone = [str(other) for other in others].count(str(artifact)) == 1
     path = artifact.path.encode(errors="replace").decode()

@@ -36,8 +36,8 @@ class IreeRuntime:
 
 @cache
 def iree_runtime(release: str) -> IreeRuntime | None:
-    """Return the row of a release; of an unknown patch release, that of the newest in
-    its X.Y.
+    """Return the facts on a runtime release, or on the newest known of its X.Y; None
+    without one.
     """
     known = _runtimes()
     line = [each for name, each in known.items() if _line(name) == _line(release)]

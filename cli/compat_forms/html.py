@@ -92,11 +92,11 @@ def render(document: Document) -> str:
         for artifact in document["artifacts"]
     )
     return _PAGE.format(
-        verdict=_mark(_kind(good), words),
+        verdict=_mark(_css_class(good), words),
         date=_date(),
         asked=escape(policy_of(document)),
         coverage="\n".join(
-            f"<li>{_mark(_kind(each['holds']), coverage_of(document, each))}</li>"
+            f"<li>{_mark(_css_class(each['holds']), coverage_of(document, each))}</li>"
             for each in document["coverage"]
         ),
         titles=titles,
@@ -118,23 +118,30 @@ def _rows(document: Document) -> list[str]:
     ]
 
 
-def _device(each: Mapping[str, Any]) -> str:
+def _device(device_class: Mapping[str, Any]) -> str:
     """Return a row's HTML heading: the devices, and stated or assumed facts on them."""
-    runtime = f"IREE runtime {each['runtime']}"
-    stated = [each["arch"] or "", *([runtime] if each["runtime"] else [])]
+    runtime = f"IREE runtime {device_class['runtime']}"
+    stated = [
+        device_class["arch"] or "",
+        *([runtime] if device_class["runtime"] else []),
+    ]
     lines = [
-        members_of(each),
-        ", ".join(fact for fact in stated if fact and fact not in each["assumed"]),
-        f"assumed: {', '.join(each['assumed'])}" if each["assumed"] else "",
+        members_of(device_class),
+        ", ".join(
+            fact for fact in stated if fact and fact not in device_class["assumed"]
+        ),
+        f"assumed: {', '.join(device_class['assumed'])}"
+        if device_class["assumed"]
+        else "",
     ]
     small = "".join(f"<small>{escape(line)}</small>" for line in lines if line)
-    return f'<th scope="row">{escape(device_of(each))}{small}</th>'
+    return f'<th scope="row">{escape(device_of(device_class))}{small}</th>'
 
 
 def _cell(cell: Cell) -> str:
     """Return a cell as HTML: verdict and advice, with the reasons collapsed."""
     is_whole = cell["verdict"] == "optimal" and not cell["fallback"]
-    summary = _mark(_kind(cell["accepted"], is_whole), summary_of(cell))
+    summary = _mark(_css_class(cell["accepted"], is_whole), summary_of(cell))
     advice = "".join(f"<small>{_with_code(line)}</small>" for line in cell["advice"])
     items = "".join(f"<li>{escape(line)}</li>" for line in lines_of(cell))
     if not items:
@@ -150,18 +157,20 @@ def _with_code(text: str) -> str:
     return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
-def _kind(accepted: bool, is_whole: bool = True) -> str:
-    """Return the CSS class of a verdict: good, half or bad."""
+def _css_class(accepted: bool, is_whole: bool = True) -> str:
+    """Return the CSS class of a verdict: good, half (it runs, but not as it should) or
+    bad.
+    """
     if not accepted:
         return "bad"
     return "good" if is_whole else "half"
 
 
-def _mark(kind: str, words: str) -> str:
-    """Return text in HTML with a symbol for its kind, so that colour is not the only
-    sign.
+def _mark(css_class: str, words: str) -> str:
+    """Return text as HTML of a CSS class, with its symbol, so that colour is not the
+    only sign.
     """
-    return f'<span class="{kind}">{_MARKS[kind]} {escape(words)}</span>'
+    return f'<span class="{css_class}">{_MARKS[css_class]} {escape(words)}</span>'
 
 
 def _date() -> str:

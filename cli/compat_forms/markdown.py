@@ -56,10 +56,10 @@ def _table(document: Document) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _device(each: JsonObject) -> str:
+def _device(device_class: JsonObject) -> str:
     """Return the name of a device class, with its members, in Markdown."""
-    members = members_of(each)
-    return _escape(device_of(each) + (f" ({members})" if members else ""))
+    members = members_of(device_class)
+    return _escape(device_of(device_class) + (f" ({members})" if members else ""))
 
 
 def _reasons(document: Document) -> list[str]:

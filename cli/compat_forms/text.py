@@ -49,7 +49,9 @@ def _table(document: Document) -> str:
 
 
 def _members(document: Document) -> Iterator[str]:
-    """Yield the device names of each row that stands for several devices."""
+    """Yield one text with the devices of rows that stand for several; nothing without
+    such.
+    """
     rows = [(device_of(each), members_of(each)) for each in document["classes"]]
     lines = [f"{device}: {members}" for device, members in rows if members]
     if lines:

@@ -23,18 +23,24 @@ VERDICTS = {
 
 
 def rows_of(document: Document) -> dict[int, list[Cell]]:
-    """Group the cells of the matrix by device class, in the order of the artifacts."""
+    """Return the cells of the matrix by device class index, in the order of the
+    artifacts.
+    """
     rows: dict[int, list[Cell]] = {}
     for cell in document["cells"]:
         rows.setdefault(cell["class"], []).append(cell)
     return rows
 
 
-def device_of(each: JsonObject) -> str:
+def device_of(device_class: JsonObject) -> str:
     """Return the title of a device class: `press ×120`, `rk3588 and 4 alike`."""
-    names = {device["name"] for device in each["devices"]}
-    name: str = each["name"]
-    return name if each["count"] == len(names) else f"{name} ×{each['count']}"
+    names = {device["name"] for device in device_class["devices"]}
+    name: str = device_class["name"]
+    return (
+        name
+        if device_class["count"] == len(names)
+        else f"{name} ×{device_class['count']}"
+    )
 
 
 def devices_of(document: Document) -> list[str]:
@@ -42,9 +48,9 @@ def devices_of(document: Document) -> list[str]:
     return [device_of(each) for each in document["classes"]]
 
 
-def members_of(each: JsonObject) -> str:
-    """Return the first names of the devices of a class; empty for a single device."""
-    names = list(dict.fromkeys(device["name"] for device in each["devices"]))
+def members_of(device_class: JsonObject) -> str:
+    """Return up to 20 device names of a class as text; empty for a single name."""
+    names = list(dict.fromkeys(device["name"] for device in device_class["devices"]))
     more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
     return ", ".join(names[:_LISTED] + more) if len(names) > 1 else ""
 
@@ -68,9 +74,7 @@ def summary_of(cell: Cell) -> str:
 
 
 def cells_to_explain(document: Document) -> Iterator[tuple[str, str, Cell]]:
-    """Yield the cells whose verdict needs reasons, with titles of artifact and
-    devices.
-    """
+    """Yield (artifact title, devices, cell) for cells whose verdict needs reasons."""
     devices = devices_of(document)
     for cell in document["cells"]:
         if not cell["accepted"] or cell["fallback"] or cell["verdict"] != "optimal":

@@ -85,13 +85,13 @@ def to_html(evidence: Evidence) -> str:
 
 
 def _table(
-    names: Sequence[str], found: Sequence[tuple[str, Sequence[FigureCell]]]
+    names: Sequence[str], figures: Sequence[tuple[str, Sequence[FigureCell]]]
 ) -> str:
     """Return the HTML table of figures: one column for each contender."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
     body = "\n".join(
         f'<tr><th scope="row">{escape(name)}</th>{"".join(map(_cell, cells))}</tr>'
-        for name, cells in found
+        for name, cells in figures
     )
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>\n</table>"
 
@@ -141,7 +141,7 @@ def _rates(evidence: Evidence) -> str:
     return plot("Latency over the rate of arrivals", x, y, lines, evidence.bound)
 
 
-def _rows_up_to(top: float, found: Sequence[Row]) -> list[Row]:
+def _rows_up_to(highest: float, points: Sequence[Row]) -> list[Row]:
     """Return the rows whose latency fits the plot, and the first one beyond it."""
-    within = [row["p99"] <= top for row in found]
-    return [row for i, row in enumerate(found) if i == 0 or within[i - 1]]
+    within = [row["p99"] <= highest for row in points]
+    return [row for i, row in enumerate(points) if i == 0 or within[i - 1]]

@@ -75,8 +75,8 @@ def _arrow(pair: tuple[int | None, int | None]) -> str:
 
 
 def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None]:
-    """Return a getter of a latency statistic, over all rounds or of the quickest
-    one.
+    """Return a getter of a latency statistic: of each request's median over the rounds,
+    or of its least.
     """
 
     def value(_: Evidence, figures: Figures) -> float | None:
@@ -87,13 +87,15 @@ def _latency(name: str, *, quickest: bool = False) -> Callable[..., float | None
 
 
 def _share(path: str) -> Callable[..., float]:
-    """Return a getter of the share of requests served by a path."""
+    """Return a getter of the share of requests served by a kind of code, out of
+    `PATHS`.
+    """
     return lambda _, figures: figures.shares[path]
 
 
 def _build(name: str) -> Callable[..., object]:
-    """Return a getter of a fact on the contender's build; None for one not built
-    here.
+    """Return a getter of a fact on a contender's build, which gives None for one not
+    built here.
     """
 
     def value(_: Evidence, figures: Figures) -> Any:

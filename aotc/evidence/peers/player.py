@@ -72,7 +72,8 @@ class PeerPlayer:
         )
 
     def play(self) -> Replayed:
-        """Make all calls of the replay in order; return their times.
+        """Time all calls of the replay in order; return times, code, compiles and peak
+        memory.
 
         Raises:
             InputError: `peer-failed`.
@@ -121,7 +122,7 @@ def _path(engine: PeerEngine, ports: Sequence[PeerInput]) -> str:
 
 
 def _size_on_disk(file: Path) -> int:
-    """Return the bytes of a file, with those of a weight file beside it."""
+    """Return the size in bytes of a file and of weight files beside it."""
     beside = (file.with_suffix(".bin"), file.with_name(f"{file.name}.data"))
     used = [file, *(each for each in beside if each.is_file())]
     return sum(each.stat().st_size for each in used)

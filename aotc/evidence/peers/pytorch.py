@@ -77,7 +77,9 @@ class TorchCompile(Torch):
         return int(counters["stats"]["unique_graphs"])
 
     def make_callable(self, module: torch.nn.Module) -> Callable[..., PyTree]:
-        """Compile the module with its weights frozen into the code, without caches."""
+        """Compile the module with weights frozen into the code and compile caches
+        disabled.
+        """
         from torch._inductor import config
 
         config.freezing = True
