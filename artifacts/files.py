@@ -115,15 +115,16 @@ def read_small(root: int, path: str, limit: int) -> bytes:
     bytes.
     """
     with _open_file(root, path) as descriptor:
-        size = os.fstat(descriptor).st_size
-        if size > limit:
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            size = max(os.fstat(descriptor).st_size, len(data))
             raise VerificationError(
                 "size-mismatch",
                 f"expected at most {limit} bytes, got {size}",
                 where=path,
             )
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit + 1)
+        return data
 
 
 def load(root: int, path: str, size: int, sha256: str, chunks: Chunks | None) -> Buffer:

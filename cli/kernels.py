@@ -285,7 +285,7 @@ def _note_on_sizes(regions: list[dict[str, Any]]) -> Iterator[str]:
     sizes = {name: n for row in regions for name, n in row.get("sizes", {}).items()}
     if sizes:
         said = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        yield f"where a call decides sizes, the figures are for the least: {said}"
+        yield f"where a call decides sizes, the figures are for {said}"
 
 
 def _without_text(row: Row) -> str:

@@ -215,14 +215,15 @@ def _weight_of(
 
 
 def _only_weight_of(packed: Value) -> ir.BlockArgument | None:
-    """Return the only weight that packed integers are made of; None if others read
-    it.
+    """Return the only weight that packed integers are made of; None if they are made
+    of others, too, or others read it.
     """
     behind = [x for x in backward_slice([packed]) if not _is_constant(x)]
-    first, *others = [x for x in behind if isinstance(x.owner, ir.Block)]
+    arguments = [x for x in behind if isinstance(x.owner, ir.Block)]
     readers = users_of([x for x in behind if x != packed])
     is_alone = all(value in behind for op in readers for value in op.results)
-    return ir.BlockArgument(first) if is_alone and not others else None
+    is_only = is_alone and len(arguments) == 1
+    return ir.BlockArgument(arguments[0]) if is_only else None
 
 
 def _is_constant(value: Value) -> bool:

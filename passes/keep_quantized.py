@@ -94,7 +94,8 @@ def _keep_in(function: Function, weights: set[Value]) -> bool:
     changed = False
     for op in [*function.entry_block.operations]:
         if isinstance(op, DotGeneral):
-            op = _in_stored_order(op, weights)
+            product, op = op, _in_stored_order(op, weights)
+            changed |= op is not product
         read = _table_of(op)
         if read is not None and op.results[0] not in weights:
             value, axis = read

@@ -83,7 +83,6 @@ class FitMemory(Pass):
     name = "fit-memory"
     level = 0
     keeps_graph = False
-    keeps_graph = False
 
     def run(self, unit: Unit) -> bool:
         """Rewrite each entry to fit into the limit; return whether any exceeded it."""

@@ -12,6 +12,7 @@ from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.indexing import getitem
 from aotc.numpy.joining import concatenate, stack
+from aotc.numpy.padding import pad_with
 from aotc.numpy.reducing import highest, lowest
 from aotc.numpy.reducing import max as largest
 from aotc.numpy.reducing import min as smallest
@@ -282,11 +283,5 @@ def _pad(
         if not isinstance(function, str):
             fail("bad-padding", "a function of your own needs `initial` to pad with")
         initial = _NAMED[function][1](x.dtype)
-    return emit(
-        "pad",
-        x,
-        low=tuple(low for low, _ in sides),
-        high=tuple(high for _, high in sides),
-        interior=(0,) * x.ndim,
-        value=float(initial),
-    )
+    low, high = zip(*sides, strict=True)
+    return pad_with(x, initial, low, high, (0,) * x.ndim)

@@ -106,12 +106,12 @@ class Cache:
         return cls(folder, options.get("AOTC_CACHE_SIZE"))
 
     def find(self, recipe: CacheRecipe) -> bytes | None:
-        """Return a recipe's stored value and mark it as used; None if missing, or
-        damaged and removed.
+        """Return a recipe's stored value and mark it as used; None if missing or
+        unreadable, or damaged and removed.
         """
-        path = self._path(recipe)
-        value = _checked_value(path, recipe.key)
+        path, value = self._path(recipe), None
         with suppress(OSError):
+            value = _checked_value(path, recipe.key)
             if value is not None:
                 os.utime(path)
             else:
@@ -212,8 +212,8 @@ class Cache:
         """Remove damaged files from the cache; return their paths."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
-            if path.is_file() and _checked_value(path, path.stem) is None:
-                with suppress(OSError):
+            with suppress(OSError):  # what cannot be read may be whole
+                if path.is_file() and _checked_value(path, path.stem) is None:
                     path.unlink()
                     damaged.append(path)
         return damaged
@@ -314,11 +314,12 @@ def _require_own(folder: Path) -> None:
 
 
 def _checked_value(path: Path, key: str) -> bytes | None:
-    """Return the value in a cache file; None if the file or its key is wrong."""
-    try:
-        data = path.read_bytes() if _is_regular(path) else b""
-    except OSError:
-        return None
+    """Return the value in a cache file; None if the file or its key is wrong.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    data = path.read_bytes() if _is_regular(path) else b""
     body, seal = data[:-_DIGEST], data[-_DIGEST:]
     if hashlib.sha256(body).digest() != seal:
         return None

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from aotc.dialects.types import Size, SymbolicDim
+from aotc.numpy.padding import pad_with
 from aotc.tracing.array import Array
 from aotc.tracing.sizes import bounds
 from aotc.tracing.source_locations import fail
-from aotc.tracing.tracing import emit
 
 Window = int | Sequence[int]
 Padding = str | int | Sequence[Any]
@@ -119,7 +119,7 @@ def pad_spatial(
     low, high = (0, *sides[::2], 0), (0, *sides[1::2], 0)
     if not any(map(_is_some, (*low, *high, *between))):
         return x
-    return emit("pad", x, low=low, high=high, interior=between, value=value)
+    return pad_with(x, value, low, high, between)
 
 
 def _is_some(size: Size) -> bool:

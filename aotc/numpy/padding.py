@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from aotc.dialects.types import Size, SymbolicDim, bounds
+from aotc.dialects.types import Shape, Size, SymbolicDim, bounds
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
+from aotc.numpy.elementwise import where
 from aotc.numpy.gathering import take
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import flip
@@ -39,7 +40,8 @@ def pad(
     x = lift(array)
     widths = _widths(x, pad_width)
     if mode == "constant":
-        return _constant(x, widths, constant_values)
+        low, high = zip(*widths, strict=True) if widths else ((), ())
+        return pad_with(x, constant_values, low, high, (0,) * x.ndim)
     if mode not in _MODES:
         known = ", ".join(["constant", *_MODES])
         fail("bad-padding", f"expected a mode of {known}; got {mode!r}")
@@ -70,16 +72,27 @@ def _is_size(n: object) -> bool:
     return isinstance(n, (int, np.integer, SymbolicDim)) and not isinstance(n, bool)
 
 
-def _constant(x: Array, widths: list[Pair], value: float) -> Array:
-    """Pad an array with a constant."""
-    return emit(
-        "pad",
-        x,
-        low=tuple(low for low, _ in widths),
-        high=tuple(high for _, high in widths),
-        interior=(0,) * x.ndim,
-        value=float(value),
-    )
+def pad_with(
+    x: Array, value: ArrayLike, low: Shape, high: Shape, interior: Sequence[int]
+) -> Array:
+    """Return x padded around and between its elements; negative widths crop.
+
+    Args:
+        x: the array.
+        value: a number, or a scalar that a call computes.
+        low: elements before each axis.
+        high: elements after each axis.
+        interior: elements between those of each axis.
+    """
+    widths: dict[str, Any] = {"low": low, "high": high, "interior": tuple(interior)}
+    if isinstance(value, float) or (
+        isinstance(value, int | np.number) and float(value) == value
+    ):
+        return emit("pad", x, **widths, value=float(value))
+    # The op has the value as an f64, which would round large integers.
+    filled = emit("pad", x, **widths, value=0.0)
+    inside = emit("pad", broadcast_to(lift(True), x.shape), **widths, value=0.0)
+    return where(inside, filled, lift(value, x.dtype))
 
 
 # ---- elements of the array itself ---------------------------------------------------

@@ -236,9 +236,11 @@ def _state_inconsistencies(program: Program, parameters: Parameters) -> Iterator
 
 
 def _is_contract(contract: Contract) -> bool:
-    """Return whether a contract's name, bounds, divisor and optimum are possible."""
-    least, most, step = contract.min, contract.max, contract.multiple_of
-    is_range = most is None or least <= most
-    is_possible = bool(contract.name) and least >= 0 and step >= 1 and is_range
-    usual = contract.optimum
+    """Return whether a contract has a name, some size satisfies it, and its optimum
+    does.
+    """
+    if not contract.name or contract.min < 0 or contract.multiple_of < 1:
+        return False
+    most, usual = contract.largest, contract.optimum
+    is_possible = most is None or contract.min <= most
     return is_possible and (usual is None or contract.allows(usual))

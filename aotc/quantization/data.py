@@ -72,8 +72,8 @@ class Data:
         return self.arrays.get(own, self.arrays.get(port.name))
 
     def unread(self, entries: Sequence[Entry]) -> list[str]:
-        """Return the names of arrays that are no argument of any of these entries."""
-        ports = [(each.name, port.name) for each in entries for port in each.arguments]
+        """Return the names of arrays that are no input of any of these entries."""
+        ports = [(e.name, port.name) for e in entries for port in e.ports("input")]
         known = {name for _, name in ports} | {"/".join(pair) for pair in ports}
         return [name for name in self.arrays if name not in known]
 

@@ -257,8 +257,8 @@ class QuantizationReport:
         if self.seconds is not None:
             before, after = map(_time_text, self.seconds)
             lines.append(
-                f"layers take at best: {before} → {after}, of the least sizes, by the "
-                f"model of {self.target} on one core at {NOMINAL_GHZ:g} GHz"
+                f"layers take at best: {before} → {after}, at usual or least sizes, by "
+                f"the model of {self.target} on one core at {NOMINAL_GHZ:g} GHz"
             )
         if quality := self.recipe.quality:
             lines.append(

@@ -21,6 +21,7 @@ from aotc.dialects.rules.batching import (
     prepend_size,
     shift_axes,
 )
+from aotc.dialects.rules.checks import require_distinct
 from aotc.dialects.rules.movement import Movement
 from aotc.dialects.rules.padding import (
     HARMLESS,
@@ -450,8 +451,7 @@ class Reverse(Movement, name="reverse"):
     @staticmethod
     def infer(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:
         """Return the result type, that of the operand."""
-        if any(not 0 <= axis < x.rank for axis in axes):
-            raise InputError("bad-axis", f"expected axes of {x}; got {tuple(axes)}")
+        require_distinct(x, axes)
         return x
 
     @staticmethod

@@ -183,6 +183,14 @@ def test_windows_have_gaps_and_padding():
     near(found, [0, 1, 3, 5])
 
 
+@pytest.mark.parametrize("function", ["min", "max"])
+def test_padding_of_windows_never_wins_over_the_largest_integers(function):
+    x = np.array([2**63 - 1, 5, -(2**63)], "i8")
+    found = control.reduce_window(function, x, (3,), padding="SAME")
+    ends = {"min": [5, -(2**63), -(2**63)], "max": [2**63 - 1, 2**63 - 1, 5]}
+    np.testing.assert_array_equal(np.asarray(found), np.array(ends[function], "i8"))
+
+
 X = np.ones((2, 3), "f")
 BAD = {
     "axis of a total": lambda: anp.cumsum(X, 2),

@@ -102,6 +102,14 @@ def test_known_positions_out_of_bounds_are_refused_and_clipped_if_asked():
     same_elements(anp.take(x, [-9, 7], mode="wrap"), np.take(x, [-9, 7], mode="wrap"))
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_numbers_of_no_choice_are_clipped_or_wrap(mode):
+    numbers, choices = np.array([-3, 0, 1, 5]), [numbered(4), -numbered(4)]
+    wanted = np.choose(numbers, choices, mode=mode)
+    same_elements(anp.choose(numbers, choices, mode=mode), wanted)
+    refused_here("bad-index", anp.choose, numbers, choices)
+
+
 def test_positions_out_of_bounds_give_nan_or_zero_or_what_is_asked():
     x, wanted = numbered(4), [-5, -1, 4]
     same_elements(anp.take(x, wanted, mode="fill"), [np.nan, 3, np.nan])

@@ -124,6 +124,12 @@ def test_pad_surrounds_with_a_constant(shape, data):
     same_elements(anp.pad(x > 1, 1), np.pad(x > 1, 1))
 
 
+def test_padding_by_an_integer_that_no_f64_is_keeps_it():
+    x, value = np.array([1, -2], "i8"), 2**53 + 1
+    wanted = np.pad(x, 1, constant_values=value)
+    same_elements(anp.pad(x, 1, constant_values=value), wanted)
+
+
 @few
 @given(shapes, st.data())
 def test_pad_repeats_the_array_itself(shape, data):

@@ -71,6 +71,19 @@ def test_what_is_no_file_is_not_read_and_gives_way_to_a_value(cache, make):
     assert cache.find(recipe(a="1")) == b"value"
 
 
+def test_a_value_that_cannot_be_read_now_is_kept(cache, monkeypatch):
+    cache.keep(recipe(a="1"), b"value")
+
+    def fail(path):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.read_bytes", fail)
+        assert cache.find(recipe(a="1")) is None
+        assert cache.remove_damaged() == []
+    assert cache.find(recipe(a="1")) == b"value"
+
+
 @given(st.data())
 def test_a_changed_byte_is_never_taken_for_the_value(tmp_path_factory, data):
     cache = Cache(tmp_path_factory.mktemp("cache"), 1 << 20)

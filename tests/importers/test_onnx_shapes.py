@@ -178,3 +178,27 @@ def test_a_size_that_only_values_decide_is_refused_at_its_node(written):
         net.program()
     assert caught.value.code == "unknown-value"
     assert caught.value.where == "net.onnx:1 (r)"
+
+
+SIZE = """
+    top (float[n, 4] x) => (float[n, 2] y, int64[n, 2] at) {{
+        sizes = Shape(x)
+        zero = Constant<value_ints = [0]>()  one = Constant<value_ints = [1]>()
+        two = Constant<value_ints = [2]>()  half = Div(sizes, two)
+        k = Slice(half, {from_}, {to})
+        y, at = TopK(x, k)
+    }}
+"""
+
+
+def test_a_size_among_symbolic_ones_is_a_number(written):
+    """The shape of x has a symbol and a number; half of the number is taken."""
+    net = written(SIZE.format(from_="one", to="two"))
+    assert types_of(net) == ["f32[n, 2]", "i64[n, 2]"]
+
+
+def test_a_symbolic_size_in_the_place_of_a_number_is_refused(written):
+    net = written(SIZE.format(from_="zero", to="one"))
+    with pytest.raises(InputError) as caught:
+        net.program()
+    assert caught.value.code == "symbolic-size"

@@ -263,6 +263,14 @@ def test_rows_in_groups_are_multiplied_by_matrices_of_their_own():
     )
 
 
+@pytest.mark.parametrize("axes", [2, 3, 4, 5])
+def test_masks_of_attention_serve_all_batches(axes):
+    mask = torch.randn(3, 1, 4, 5, 5)
+    mask = mask[(0,) * (5 - axes)]
+    q, k, v = torch.randn(3, 3, 2, 4, 5, 8).unbind()
+    agrees(Call(torch.nn.functional.scaled_dot_product_attention), q, k, v, mask)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_stays_whole_and_agrees(causal):
     def forward(q, k, v):

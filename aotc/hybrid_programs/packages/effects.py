@@ -574,13 +574,17 @@ def _stored_in(node: ast.AST) -> set[str]:
         match each:
             case ast.Name(name, ctx=ast.Store() | ast.Del()):
                 found.add(name)
-            case ast.FunctionDef(name) | ast.ClassDef(name):
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
+                found.add(name)
+            case ast.ClassDef(name):
                 found.add(name)
             case ast.alias():
                 found.add(each.asname or each.name.partition(".")[0])
             case ast.ExceptHandler(name=str(name)):
                 found.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                found.add(name)
+            case ast.MatchMapping(rest=str(name)):
                 found.add(name)
     return found
 

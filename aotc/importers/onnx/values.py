@@ -155,8 +155,8 @@ def row_of_numbers(known: Known) -> tuple[int, ...]:
 
 
 def only_number(known: Known) -> Any:
-    """Return the single element as a Python number."""
-    return known.reshape(-1)[0].item()
+    """Return the single element as a Python number, or as a size."""
+    return known.reshape(-1).tolist()[0]
 
 
 def count_of(shape: Sequence[Size]) -> int:

@@ -24,6 +24,7 @@ from aotc.importers.stablehlo.values import (
     sizes,
     stack_scalars,
 )
+from aotc.numpy import padding
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import lift
 from aotc.tracing.tracing import emit
@@ -272,15 +273,12 @@ def pad_with(
     x: Array, value: Value, low: Shape, high: Shape, interior: Sequence[int]
 ) -> Array:
     """Return x padded around and between its elements; negative widths crop."""
-    widths: dict[str, Any] = {"low": low, "high": high, "interior": interior}
-    if not any(n != 0 for part in widths.values() for n in part):
+    if not any(n != 0 for widths in (low, high, interior) for n in widths):
         return x
-    filling = number(value)
-    if filling is not None and float(filling) == filling:
-        return emit("pad", x, **widths, value=float(filling))
-    zeros = emit("pad", x, **widths, value=0.0)
-    inside = emit("pad", np.ones_like(x, "bool"), **widths, value=0.0)
-    return np.where(inside, zeros, np.broadcast_to(array(value), zeros.shape))
+    known = number(value)
+    return padding.pad_with(
+        x, array(value) if known is None else known, low, high, interior
+    )
 
 
 def _pad(x: Value, value: Value, low: Shape, high: Shape, gaps: Sequence[int]) -> Value:

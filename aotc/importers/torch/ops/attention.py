@@ -117,9 +117,10 @@ def _mask(mask: Array, batch: Sequence[Size]) -> Array:
     """Return a mask in a shape that broadcasts to (batch, heads, length, positions)."""
     if mask.ndim <= 4 and len(batch) <= 1:
         return mask
-    sizes = (*batch, *mask.shape[-3:])
-    whole = np.broadcast_to(mask, sizes)
-    return np.reshape(whole, (math.prod(batch), *mask.shape[-3:]))
+    sizes = (*(1,) * (3 - mask.ndim), *mask.shape)[-3:]
+    of_heads = np.reshape(mask, (*mask.shape[:-3], *sizes))
+    whole = np.broadcast_to(of_heads, (*batch, *sizes))
+    return np.reshape(whole, (math.prod(batch), *sizes))
 
 
 OPS: dict[str, Callable[..., Any]] = {
