@@ -30,12 +30,13 @@ def pad(
     pad_width: Any,
     mode: str = "constant",
     *,
-    constant_values: float = 0,
+    constant_values: ArrayLike = 0,
 ) -> Array:
     """`array` with elements around it, (before, after) per axis.
 
     Modes are "constant", "edge", "reflect", "symmetric" and "wrap". Beyond NumPy,
-    widths may be symbolic sizes, and with "constant" negative ones cut elements off.
+    widths may be symbolic sizes, and with "constant" negative ones cut elements off and
+    the constant, which is one for all axes, may be a scalar that the model computes.
     """
     x = lift(array)
     widths = _widths(x, pad_width)

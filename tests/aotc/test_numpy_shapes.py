@@ -130,6 +130,13 @@ def test_padding_by_an_integer_that_no_f64_is_keeps_it():
     same_elements(anp.pad(x, 1, constant_values=value), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "i1", "f4"])
+def test_padding_may_be_by_a_number_that_the_model_computes(dtype):
+    x = numbered((2, 3)).astype(dtype)
+    found = anp.pad(x, ((1, 0), (2, 1)), constant_values=anp.max(x))
+    same_elements(found, np.pad(x, ((1, 0), (2, 1)), constant_values=x.max()))
+
+
 @few
 @given(shapes, st.data())
 def test_pad_repeats_the_array_itself(shape, data):

@@ -276,14 +276,10 @@ def _pad_with(
     x: Array, pairs: Sequence[tuple[object, object]], fill: Array | float
 ) -> Array:
     """Return x padded with a number, which the model may compute."""
-    if x.dtype == "bool":
-        number = fill if isinstance(fill, float) else np.astype(fill, "u8")
-        return np.astype(_pad_with(np.astype(x, "u8"), pairs, number), "bool")
-    known = fill if isinstance(fill, float) else known_of(fill)
-    if known is not None:
-        return np.pad(x, pairs, constant_values=np.asarray(known).item())
-    inside = np.pad(np.ones(x.shape, "u8"), pairs)
-    return np.where(np.not_equal(inside, 0), np.pad(x, pairs), np.reshape(fill, ()))
+    if not isinstance(fill, float):
+        known = known_of(fill)
+        fill = np.reshape(fill, ()) if known is None else known.reshape(()).item()
+    return np.pad(x, pairs, constant_values=fill)
 
 
 # ---- space and depth ----------------------------------------------------------------
