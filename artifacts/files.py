@@ -115,10 +115,11 @@ def read_small(root: int, path: str, limit: int) -> bytes:
     bytes.
     """
     with _open_file(root, path) as descriptor:
-        with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(limit + 1)
-        if len(data) > limit:
-            size = max(os.fstat(descriptor).st_size, len(data))
+        size, data = os.fstat(descriptor).st_size, b""
+        if size <= limit:
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(limit + 1)
+        if (size := max(size, len(data))) > limit:  # or it grows meanwhile
             raise VerificationError(
                 "size-mismatch",
                 f"expected at most {limit} bytes, got {size}",

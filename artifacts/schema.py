@@ -50,13 +50,13 @@ RESERVED_PATHS = ("manifest.json", "signature.json")
 # No part of a path may begin with a dot: that excludes `..`, and `.git`, which other
 # verifiers of the signature format skip.
 _PART = r"[A-Za-z0-9_-][A-Za-z0-9._-]*"
-# names and versions of bundles; versions of compilers, too
+# a bundle's name and version
 NAME = _PART
 VERSION = r"[A-Za-z0-9._+-]+"
 _name = text(NAME, "a name of letters, digits and . _ -")
-_version = text(VERSION, "a version")
 _path = text(rf"{_PART}(/{_PART}){{0,7}}", "a relative path of plain names")
 _string = text()
+_something = text(r"(?s).+", "a string that is not empty")
 _size = integer(0)
 _digest = text("[0-9a-f]{64}", "a SHA-256 in hexadecimal")
 _identifier = text("[A-Za-z_][A-Za-z0-9_]*", "an identifier")
@@ -360,9 +360,9 @@ _hybrid = record(
 _manifest: Check = record(
     {
         "name": _name,
-        "version": _version,
+        "version": text(VERSION, "a version"),
         "channel": one_of("development", "release", "unsigned"),
-        "toolchain": record({"iree_compiler": record({"version": _version})}),
+        "toolchain": record({"iree_compiler": record({"version": _something})}),
         "symbols": mapping(_identifier, _symbol),
         "entry_points": listing(_entry_point, least=1),
         "states": listing(_state),

@@ -11,11 +11,12 @@ Note [sums of all of a product]: where a reduction goes over two axes of a produ
 whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
 product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
 
-Note [sums of sums]: IREE 3.13 merges a reduction with another that reads its result,
-vectorises the axes of both at once, and refuses to compile what takes too many vectors,
-as the mean loss of n sequences of 64 tokens does ("operations with large vector
-sizes"). Behind a barrier there are two dispatches. A reduction over an axis that the
-first one has reduced already, as in softmax, is merged as before.
+Note [sums of sums]: on llvm-cpu, IREE 3.13 merges a sum with another that reads its
+result. If the second goes over an axis of symbolic size and one of fixed size, it
+vectorises all of both at once, and refuses to compile, as the mean loss of n sequences
+of 64 tokens ("operations with large vector sizes"). Behind a barrier there are two
+dispatches. Of other sums of sums, few are refused (those are compiled without vectors),
+and two dispatches would take longer.
 
 Note [sums of parts of unknown size]: on vmvx, IREE 3.13 cuts the last three axes of a
 result into parts, and no others. Where an elementwise op is merged into a product, a
@@ -73,8 +74,10 @@ _CUT = 3  # axes that vmvx cuts into parts
 # what may leave the range of its dtype
 _WRAPPING = (Abs, Add, Cast, Multiply, Negate, Power, ShiftLeft, Subtract)
 
-_Axes = tuple[int, ...]  # where each axis of more than one element of a value has gone
-_Ways = dict[Value, set[_Axes]]  # by the value that is read
+# where each axis of more than one element of a value lies in what is computed from it;
+# -1 for one that is gone
+_Axes = tuple[int, ...]
+_Ways = dict[Value, set[_Axes]]  # all of them, by the value that is read
 
 
 def values_read_in_two_ways(block: Block) -> set[Value]:
@@ -93,19 +96,38 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
 
 
 def reductions_reduced_again(block: Block) -> set[Value]:
-    """Return results of reductions of which another reduction reduces an axis.
+    """Return results of reductions that another one reduces along a symbolic and a
+    fixed axis.
 
-    See Note [sums of sums].
+    See Note [sums of sums]. Where such a result is read to compute another one, that
+    stands for both.
     """
-    reads = _reads_by_value(block)
-    return {
-        root
-        for op in block.operations
-        if isinstance(op, Reduction)
-        for root, ways in reads.get(op.x, {}).items()
-        if isinstance(defining_op(root), Reduction)
-        and any(not set(op.axes).isdisjoint(axes) for axes in ways)
-    }
+    reads, found = _reads_by_value(block), set[Value]()
+    for op in block.operations:
+        if not isinstance(op, Reduction):
+            continue
+        roots = {
+            root: made
+            for root, ways in reads.get(op.x, {}).items()
+            if isinstance(made := defining_op(root), Reduction)
+            and any(_goes_over_both(op, root, way) for way in ways)
+        }
+        read = {value for made in roots.values() for value in reads.get(made.x, {})}
+        found |= roots.keys() - read
+    return found
+
+
+def _goes_over_both(op: Reduction, root: Value, way: _Axes) -> bool:
+    """Return whether a reduction goes over a symbolic and a fixed axis of a value that
+    it reads, whose long axes lie along those of `way`.
+    """
+    shape = Tensor.of(root).shape
+    reduced = [
+        shape[axis]
+        for axis, now in zip(long_axes(shape), way, strict=True)
+        if now in op.axes
+    ]
+    return len({isinstance(size, int) for size in reduced}) > 1
 
 
 def values_of_many_arguments(block: Block) -> set[Value]:
@@ -236,7 +258,9 @@ def _reduces_symbols(op: Reduction) -> bool:
 
 
 def _reads_by_value(block: Block) -> dict[Value, _Ways]:
-    """Map each computed value to the materialized values behind it, with their axes."""
+    """Map each computed value to the materialized ones behind it, and these to all ways
+    in which their axes lie in it.
+    """
     reads: dict[Value, _Ways] = {}
     order: dict[Value, int] = {}
     for op in block.operations:
@@ -255,8 +279,8 @@ def _reads_by_value(block: Block) -> dict[Value, _Ways]:
 def _reads(
     op: GraphOp, reads_by_value: dict[Value, _Ways], order: dict[Value, int]
 ) -> _Ways:
-    """Map each materialized value behind an op's operands to the result axes it
-    reaches.
+    """Map each materialized value behind an op's operands to all ways in which its axes
+    lie in the result.
     """
     found: _Ways = {}
     for number, value in enumerate(op.operands):

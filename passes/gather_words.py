@@ -106,7 +106,9 @@ class _TableReaders:
 def _reads_of(
     table: Value, functions: Mapping[str, Function], capabilities: Capabilities
 ) -> _TableReaders | None:
-    """Return the readers of a byte table: gathers and one kernel; None for others."""
+    """Return the readers of a byte table: gathers, and kernels of one tile, for which
+    the first stands; None if there are others.
+    """
     is_looked_up = any(isinstance(use.owner.opview, Gather) for use in table.uses)
     if Tensor.of(table).dtype not in BYTES or not is_looked_up:
         return None

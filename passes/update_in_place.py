@@ -97,7 +97,7 @@ def _may_fail(function: Function, exchanges: Collection[str]) -> bool:
 
 def _tie(function: Function, kernels: InPlaceKernels) -> bool:
     """Replace state updates by loops or calls tied to the old states; return whether
-    any.
+    there are any.
     """
     updates = _updates(function)
     groups: list[Update] = [*_groups(updates), *_calls(function, updates, kernels)]

@@ -137,8 +137,8 @@ class Noise:
         symbols: Sequence[int],
         result: np.ndarray,
     ) -> np.ndarray:
-        """Return a result with NaN, 0 or infinity at random where the sum of absolute
-        terms overflows.
+        """Return a result with NaN, 0 or infinities, as the seed chooses, where the sum
+        of absolute terms overflows.
 
         What is added up on the way, in any order, is at most their sum. What is not
         finite in the operands is so in every order, and left out.

@@ -31,7 +31,7 @@ class Spare:
 
     def covers(self, checked: CheckedEntry, item: CheckItem) -> bool:
         """Return whether the remaining work suffices for a check item, judged by what
-        another of its sizes took.
+        another one of the same sizes took.
         """
         key = checked.entry.name, tuple(item.sizes.items())
         work = self._known.get(key, inf)

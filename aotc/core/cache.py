@@ -209,7 +209,7 @@ class Cache:
         return removed
 
     def remove_damaged(self) -> list[Path]:
-        """Remove damaged files from the cache; return their paths."""
+        """Remove damaged, but readable, files from the cache; return their paths."""
         damaged = []
         for path in sorted(self.folder.glob(f"??/*{_SUFFIX}")):
             with suppress(OSError):  # what cannot be read may be whole

@@ -145,7 +145,7 @@ class Machine:
         ]
 
     def multiplier_of(self, left: str, right: str, terms: int) -> Mma:
-        """Return the instruction that sums `terms` products at a time, else FMA."""
+        """Return the instruction that sums `terms` products of two dtypes, else FMA."""
         found = [
             mma
             for mma in (*self.multipliers, FMA)

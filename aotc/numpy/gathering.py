@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aotc.dialects.types import Shape, Size
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
-from aotc.numpy.elementwise import maximum, where
+from aotc.numpy.elementwise import less, maximum, where
 from aotc.numpy.positions import Maps, gather_at, integers, nonnegative_positions, read
 from aotc.tracing.array import Array
 from aotc.tracing.conversion import ArrayLike, lift, one_dtype
@@ -173,15 +173,17 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
     Args:
         a: integers from 0.
         choices: the arrays to choose from.
-        mode: what becomes of numbers of no choice, as in `take`; but negative ones do
-            not count from the end: they become 0, unless they wrap.
+        mode: what becomes of numbers of no choice, as in `take`. Negative ones do not
+            count from the end: those of "clip", and computed ones of "raise", are 0.
     """
     if not len(choices):
         fail("shape-mismatch", "expected at least one choice; got none")
     numbers, arrays = integers(a), common(*choices)
     if mode == "raise" and (numbers._data is not None and (numbers._data < 0).any()):
         fail("bad-index", "expected numbers of choices, from 0; got negative ones")
-    if mode != "wrap":
+    if mode == "fill":
+        numbers = where(less(numbers, 0), len(arrays), numbers)
+    elif mode != "wrap":
         numbers = maximum(numbers, 0)
     shape = broadcast_shapes(numbers.shape, arrays[0].shape)
     rows = [emit("reshape", broadcast_to(x, shape), shape=(1, *shape)) for x in arrays]

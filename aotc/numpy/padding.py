@@ -15,7 +15,7 @@ from aotc.numpy.gathering import take
 from aotc.numpy.joining import concatenate
 from aotc.numpy.shaping import flip
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, lift
+from aotc.tracing.conversion import ArrayLike, astype, lift
 from aotc.tracing.sizes import describe_contracts
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
@@ -41,8 +41,8 @@ def pad(
     x = lift(array)
     widths = _widths(x, pad_width)
     if mode == "constant":
-        low, high = zip(*widths, strict=True) if widths else ((), ())
-        return pad_with(x, constant_values, low, high, (0,) * x.ndim)
+        before, after = (tuple(pair[side] for pair in widths) for side in (0, 1))
+        return pad_with(x, constant_values, before, after, (0,) * x.ndim)
     if mode not in _MODES:
         known = ", ".join(["constant", *_MODES])
         fail("bad-padding", f"expected a mode of {known}; got {mode!r}")
@@ -80,20 +80,23 @@ def pad_with(
 
     Args:
         x: the array.
-        value: a number, or a scalar that a call computes.
+        value: a number, or a scalar that a call computes; is cast to the dtype of x.
         low: elements before each axis.
         high: elements after each axis.
         interior: elements between those of each axis.
     """
+    number = lift(value, x.dtype)
+    if number.ndim:
+        fail("bad-argument", f"expected one number to pad {x.type} by; got {number}")
     widths: dict[str, Any] = {"low": low, "high": high, "interior": tuple(interior)}
-    if isinstance(value, float) or (
-        isinstance(value, int | np.number) and float(value) == value
-    ):
-        return emit("pad", x, **widths, value=float(value))
+    known = None if number._data is None else number._data.item()
     # The op has the value as an f64, which would round large integers.
+    is_rounded = isinstance(known, int) and int(float(known)) != known
+    if known is not None and not is_rounded:
+        return emit("pad", x, **widths, value=float(known))
     filled = emit("pad", x, **widths, value=0.0)
     inside = emit("pad", broadcast_to(lift(True), x.shape), **widths, value=0.0)
-    return where(inside, filled, lift(value, x.dtype))
+    return where(inside, filled, astype(number, x.dtype))
 
 
 # ---- elements of the array itself ---------------------------------------------------

@@ -489,9 +489,8 @@ def apply_map(affine_map: AffineMap, symbols: Sequence[Value]) -> Value:
 
 @lru_cache(maxsize=2**14)
 def _map_of(expr: AffineExpr) -> AffineMap | None:
-    """Return an expression as an affine map of symbols; None if it must be split.
-
-    None where it has a min or max, or IREE would be wrong about it.
+    """Return an expression as an affine map of symbols; None if it has a minimum or
+    maximum, or IREE would be wrong about it.
     """
     if affine.has_extremum(expr) or affine.is_misjudged(expr):
         return None

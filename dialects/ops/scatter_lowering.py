@@ -173,7 +173,7 @@ def _write(
 
 
 def _keep_writable(low: Lowering, scatter: Scattering, x: Value, kind: Tensor) -> Value:
-    """Return `x`, a row per update; emit none of its rows for a table without rows.
+    """Emit `x`, a row per update, cut to no rows for a table that has none.
 
     IREE checks no position: without this, updates of an axis of symbolic size that is
     empty when the model runs would be written past the end of the memory.

@@ -25,6 +25,13 @@ def assert_same(got, want, slack=1e-9):
     np.testing.assert_allclose(np.asarray(got), want, rtol=slack, atol=slack)
 
 
+@pytest.mark.parametrize("offset", [0, 1, -2])
+def test_diagonals_are_of_the_last_two_axes(offset):
+    for name in ("diagonal", "trace"):
+        got = getattr(linalg, name)(B, offset=offset)
+        assert_same(got, getattr(np.linalg, name)(B, offset=offset))
+
+
 def traced(function, *arrays, names=()):
     """A program with one entry; sizes in `names` are symbolic where arrays lead."""
     lead = dict(enumerate(names))

@@ -110,6 +110,19 @@ def test_numbers_of_no_choice_are_clipped_or_wrap(mode):
     refused_here("bad-index", anp.choose, numbers, choices)
 
 
+def test_computed_numbers_of_no_choice_are_clipped_or_filled():
+    @entry(numbers=Spec((4,), "i32"), x=Spec((4,)))
+    def chosen(numbers, x):
+        choices = [x, -x]
+        return anp.choose(numbers, choices), anp.choose(numbers, choices, mode="fill")
+
+    numbers, x = np.array([-3, 0, 1, 5], "i4"), np.array([1, 2, 3, 4], "f4")
+    module = trace([chosen], {}).module
+    clipped, filled = reference.evaluate(module, "chosen", [numbers, x])
+    np.testing.assert_array_equal(clipped, [1, 2, -3, -4])
+    np.testing.assert_array_equal(filled, [np.nan, 2, -3, np.nan])
+
+
 def test_positions_out_of_bounds_give_nan_or_zero_or_what_is_asked():
     x, wanted = numbered(4), [-5, -1, 4]
     same_elements(anp.take(x, wanted, mode="fill"), [np.nan, 3, np.nan])

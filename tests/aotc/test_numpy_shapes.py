@@ -130,6 +130,24 @@ def test_padding_by_an_integer_that_no_f64_is_keeps_it():
     same_elements(anp.pad(x, 1, constant_values=value), wanted)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("f4", np.array(5)),
+        ("f4", np.float64("nan")),
+        ("f8", np.float32("nan")),
+        ("f4", np.array(-np.inf)),
+        ("f8", 0.1),
+        ("i4", np.array(2.5)),
+        ("bool", np.bool_(True)),
+    ],
+)
+def test_padding_is_cast_to_the_dtype(dtype, value):
+    x = numbered((2, 3)).astype(dtype)
+    wanted = np.pad(x, 1, constant_values=value)
+    same_elements(anp.pad(x, 1, constant_values=value), wanted)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "i1", "f4"])
 def test_padding_may_be_by_a_number_that_the_model_computes(dtype):
     x = numbered((2, 3)).astype(dtype)
@@ -162,6 +180,8 @@ def test_pad_refuses_what_it_cannot_do():
     refused_here("bad-padding", anp.pad, x, (1, 2, 3))
     refused_here("bad-padding", anp.pad, x, 1.5)
     refused_here("bad-argument", anp.pad, x, 1, constant_values=[1, 2])
+    refused_here("bad-argument", anp.pad, x, 1, constant_values=np.zeros((2, 1, 1)))
+    refused_here("dtype-mismatch", anp.pad, x.astype("i1"), 1, constant_values=300)
     refused_here("bad-padding", anp.pad, numbered((0,)), 1, "edge")
 
 

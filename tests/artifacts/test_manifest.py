@@ -92,7 +92,7 @@ def test_refuses_a_second_spelling(manifest_data):
         (["name"], "../x", "$.name"),
         (["name"], 3, "$.name"),
         (["channel"], "beta", "development, release, unsigned"),
-        (["toolchain", "iree_compiler", "version"], "", "a version"),
+        (["toolchain", "iree_compiler", "version"], "", "not empty"),
         (["variants"], [], "$.variants"),
         (["variants", 0, "file"], "variants/none.vmfb", "$.variants[0].file"),
         (["variants", 1, "id"], "a", "each id once"),

@@ -304,6 +304,13 @@ def test_a_process_that_dies_is_told_with_its_signal(
     assert caught.value.code == "compiled-code-died"
 
 
+def test_an_error_in_the_process_that_times_names_its_bundle(shelf: Any) -> None:
+    key = Path(shelf.public_key).read_bytes()
+    with pytest.raises(InputError) as caught:
+        process.TimingProcess(TimedBundle(shelf.bundle(), "none", keys=(key,)))
+    assert caught.value.where == shelf.bundle()
+
+
 def test_percentiles_of_known_times() -> None:
     found = Latency.of([million * 10**6 for million in range(1, 102)])
     assert (found.min, found.p50, found.p90, found.p99, found.max) == (

@@ -16,8 +16,10 @@ import aotc
 from aotc import nn, reference
 from aotc import numpy as anp
 from aotc.backend import compile_targets
+from aotc.dialects.functions.functions import functions_of
 from aotc.machine.target import Target
 from aotc.passes import run_passes
+from aotc.passes.double_reads import reductions_reduced_again
 from aotc.pipeline import lower
 from aotc.tracing.assembly import trace
 from tests.machines import require_runs_here
@@ -128,7 +130,7 @@ def _programs(shape: tuple[Any, int], makers: set[str]) -> dict[str, Function]:
     }
 
 
-def _entries(shape: tuple[Any, int], programs: dict[str, Function]) -> list[Any]:
+def _entries(shape: Sequence[Any], programs: dict[str, Function]) -> list[Any]:
     found = []
     for name, function in programs.items():
         function.__name__ = name
@@ -165,6 +167,28 @@ def _wrong_programs(
             if not error <= slack:
                 wrong[name] = error
     return wrong
+
+
+# what a module says, and how many of the reductions stay apart from their readers
+SUMS_OF_SUMS: dict[str, tuple[Function, Sequence[Any], int]] = {
+    "loss": (lambda x: -anp.sum(anp.exp(x), 2), ("n", 8, 16), 1),
+    "turned": (lambda x: anp.sum(x, 2).T, ("n", 8, 16), 1),
+    "in_f64": (lambda x: anp.astype(anp.max(x, 2), "f64"), ("n", 8, 16), 1),
+    "logsumexp": (lambda x: nn.logsumexp(x, 2), ("n", 8, 16), 1),
+    "fixed": (lambda x: anp.sum(x, 2), (4, 8, 16), 0),
+    "one_axis": (lambda x: anp.sum(x, 1), ("n", 16), 0),
+    "softmax": (lambda x: nn.softmax(x, 2), ("n", 8, 16), 0),
+}
+
+
+@pytest.mark.parametrize("name", SUMS_OF_SUMS)
+def test_what_is_summed_along_symbolic_and_fixed_axes_again_stays_apart(name):
+    function, shape, count = SUMS_OF_SUMS[name]
+    (found,) = _entries(shape, {"total": lambda x: anp.sum(function(x))})
+    module = trace([found], {}).module
+    run_passes(module, ["autodiff", "inline"])
+    block = functions_of(module)["total"].entry_block
+    assert len(reductions_reduced_again(block)) == count
 
 
 @pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 2])

@@ -80,8 +80,9 @@ CASES = {
         mean = ReduceMean<keepdims=0>(v, l0)  log = ReduceLogSumExp<keepdims=0>(v, l0)
         top, where = TopK<axis=0>(v, l1)
         own = ArgMax<axis=1>(v)  picked = GatherElements<axis=1>(v, own)
-        sum = ReduceSum<keepdims=0>(picked)""",
-        "best least mean log top where sum",
+        sum = ReduceSum<keepdims=0>(picked)  begin = Gather<axis=0>(v, i0)
+        across = CumSum(v, i1)  totals = ReduceSum<keepdims=0>(across, l0)""",
+        "best least mean log top where sum begin totals",
         SOME,
     ),
     "shapes": (

@@ -263,6 +263,11 @@ def test_rows_in_groups_are_multiplied_by_matrices_of_their_own():
     )
 
 
+def test_padding_by_a_large_integer_keeps_it():
+    numbers = torch.tensor([1, -2])
+    agrees(Call(lambda x: torch.constant_pad_nd(x, [1, 2], 2**53 + 1)), numbers)
+
+
 @pytest.mark.parametrize("axes", [2, 3, 4, 5])
 def test_masks_of_attention_serve_all_batches(axes):
     mask = torch.randn(3, 1, 4, 5, 5)

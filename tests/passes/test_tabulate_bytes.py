@@ -6,10 +6,14 @@ Those that change no byte are dropped.
 import numpy as np
 import pytest
 
+import aotc
 import aotc.numpy as anp
 from aotc import nn
 from aotc.dialects.functions.functions import functions_of
 from aotc.dialects.patterns.values import splat_of
+from aotc.passes import run_passes
+from aotc.passes.base import Unit
+from aotc.tracing.assembly import trace
 
 STEP = np.float32(0.0371)
 
@@ -80,6 +84,18 @@ def test_others_are_left_to_floats(model, function):
     network = model(function, "u8[4, 64]", "u8[4, 64]")
     network.run("simplify", "cse")
     assert not network.run("tabulate-bytes")
+
+
+def test_a_weight_of_one_element_is_a_number():
+    """As exporters store the steps of quantised activations."""
+
+    @aotc.entry(q=aotc.Spec((4, 64), "u8"), steps=aotc.Weights({"in": STEP}))
+    def entry(steps, q):
+        return quantized(nn.gelu(nn.dequantize(q, steps["in"], 3)))
+
+    program = trace([entry], {})
+    run_passes(Unit(program), ["simplify", "cse", "tabulate-bytes"])
+    assert "graph.lookup" in str(program.module)
 
 
 def test_what_is_one_number_for_all_bytes_is_that(model):

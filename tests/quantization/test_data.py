@@ -45,6 +45,11 @@ def sizes(data, entry):
     return [call[0].shape[0] for call in data.calls(entry)]
 
 
+def test_arrays_of_no_input_are_named(entries):
+    data = Data({"x": 1, "second/x": 2, "first/y": 3, "state": 4}, "d")
+    assert data.unread([*entries.values()]) == ["first/y", "state"]
+
+
 def test_arrays_are_cut_along_the_samples(entries):
     x = np.arange(144, dtype="f").reshape(48, 3)
     data = Data({"x": x, "k": np.float32(2), "third/x": np.zeros((40, 5), "f")}, "d")

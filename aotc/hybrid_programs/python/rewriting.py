@@ -192,8 +192,8 @@ class Rewriter:
         live: set[str],
         place: StatementPosition,
     ) -> list[ast.stmt]:
-        """Replace statements by a call of a new `Run`; return them as they are where
-        nothing in them computes.
+        """Replace statements by a call of a new `Run`, or one by one where an input may
+        be unassigned; return them as they are where nothing in them computes.
         """
         if not body or not computes(body):
             return body

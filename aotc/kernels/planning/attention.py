@@ -156,7 +156,7 @@ class AttentionTile(Schedule):
 
     @property
     def columns(self) -> int:
-        """The number of queries of a workgroup, or of a block of one."""
+        """The number of queries of a workgroup, or of a block of a workgroup's."""
         return self.lanes * self.vectors
 
 

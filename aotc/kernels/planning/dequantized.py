@@ -168,7 +168,9 @@ def rounded_rows(op: GraphOp) -> Dequantize | None:
 
 
 def views(op: GraphOp) -> Mapping[Value, Value]:
-    """Map a product's rows to what they are widened or dequantised from, if read so."""
+    """Map a product's rows to the integers they are widened or dequantised from; {} if
+    the kernel reads the rows themselves.
+    """
     rounded = rounded_rows(op)
     if rounded is not None:
         return {rounded.y: rounded.q}

@@ -123,8 +123,9 @@ ROWS = (
     Fault(
         "sums-of-sums",
         Symptom.REFUSED,
-        "Merges a reduction with another that reads its result, vectorises the axes of "
-        "both at once, and takes more vectors than the stack has.",
+        "Merges a sum with another that reads its result and goes over an axis of "
+        "symbolic size and a fixed one, vectorises all axes at once, and takes more "
+        "vectors than the stack has.",
         ("passes/double_reads.py: Note [sums of sums]",),
         Shows(runs.compile_a_mean_of_losses),
     ),

@@ -171,7 +171,9 @@ def mask_padding_gradient(data: Array, shape: Sequence[Size]) -> Value:
 
 
 def from_first(data: Array, shape: Sequence[Size]) -> Value:
-    """Return an array as a `Padded` of a shape, filled up with the first element."""
+    """Return an array filled up with the first element, as a `Padded` of a shape, if
+    values decide that.
+    """
     return as_padded(repeating_first(data, shape), shape)
 
 

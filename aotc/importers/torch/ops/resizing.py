@@ -170,7 +170,9 @@ def _source_positions(
 def _shrinking(
     size: Size, new: Size, factor: float | None, align_corners: bool
 ) -> float:
-    """Return new size / old size; below 1 antialiasing widens the kernel by it."""
+    """Return the scale of an axis: the factor, or new size / old size, or that of
+    aligned ends; below 1 antialiasing widens the kernel by it.
+    """
     if align_corners:
         return _aligned_scale(size, new)
     return shrinking(size, new, factor)

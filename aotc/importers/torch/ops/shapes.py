@@ -258,7 +258,7 @@ def _widths(x: Array, pad: Sequence[Size]) -> list[tuple[Size, Size]]:
 
 def constant_pad(x: Array, pad: Sequence[Size], value: float = 0) -> Array:
     """Return x padded with a value; negative widths crop."""
-    return np.pad(x, _widths(x, pad), constant_values=float(value))
+    return np.pad(x, _widths(x, pad), constant_values=value)
 
 
 def padding(mode: str) -> Callable[[Array, Sequence[Size]], Array]:

@@ -34,14 +34,13 @@ def _cumulative(key: str, neutral: int) -> Imports:
     def running(
         x: Value, axis: Known, *, exclusive: int = 0, reverse: int = 0
     ) -> Value:
-        along = int(only_number(axis)) % len(x.shape)
-
         def function(data: Array, _: int) -> Array:
             found = plainly(data, axis, exclusive=exclusive, reverse=reverse)
             assert isinstance(found, Array)
             return found
 
         assert isinstance(x, Padded), "the axis is known"
+        along = int(only_number(axis))
         return reductions.running_reduction(function, x, along, neutral)
 
     return running
