@@ -219,13 +219,24 @@ def nearest_tests(file: str) -> list[list[str]]:
     module = module.removesuffix(".__init__")
     package = module.rpartition(".")[0]
     files = sorted(ROOT.glob("tests/**/test_*.py"))
-    texts = {str(test.relative_to(ROOT)): test.read_text() for test in files}
-    importing = [test for test, text in texts.items() if f"{module} " in text]
-    of_package = [test for test, text in texts.items() if package in text]
+    imports = {str(test.relative_to(ROOT)): imported(test) for test in files}
+    importing = [test for test, names in imports.items() if module in names]
+    of_package = [test for test, names in imports.items() if package in names]
     area = (rest[0] if top == "aotc" and len(rest) > 1 else top) if rest else top
-    folder = [test for test in texts if test.split("/")[1] == area]
+    folder = [test for test in imports if test.split("/")[1] == area]
     near = [test for test in [*of_package, *folder] if test not in importing]
     return [tests for tests in (importing, [*dict.fromkeys(near)]) if tests]
+
+
+def imported(file: Path) -> set[str]:
+    """Return the modules and packages that a file imports, or takes names from."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{x.name}" for x in node.names)}
+    return found | {name.rpartition(".")[0] for name in found}
 
 
 def _first_failure(tests: list[str], copy: Path, seconds: float) -> str | None:

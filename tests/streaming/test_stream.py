@@ -277,6 +277,12 @@ def test_rows_that_depend_on_those_of_other_calls_are_noticed(model, on_error):
     assert caught.value.code == "not-batchable"
 
 
+def test_the_first_batch_of_several_calls_is_compared_also_after_single_ones(model):
+    stream = aotc.stream(model.centred, _rows(4, 2, 2), latency=FOREVER, max_rows=4)
+    with pytest.raises(InputError, match="rows of other calls"):
+        list(stream)
+
+
 def test_a_stateful_entry_keeps_its_order_and_is_batched_if_that_is_allowed(load):
     items = _rows(1, 2, 3, 2, 1, 1)
     one, other, third = load(), load(), load()
