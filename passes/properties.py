@@ -133,7 +133,7 @@ def _lowered_ops(unit: Unit) -> Iterator[str]:
 
 
 def _control_in_functions(unit: Unit) -> Iterator[str]:
-    """Yield structured control flow ops (scf) at the top level of functions."""
+    """Yield the names of scf ops at the top level of functions outside of regions."""
     for op in _ops(unit):
         if not isinstance(op, func.ReturnOp) and op.operation.name.startswith("scf."):
             yield op.operation.name

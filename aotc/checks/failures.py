@@ -25,22 +25,22 @@ def wrong_results(
     checked: CheckedEntry,
     item: CheckItem,
     variant: CompiledVariant,
-    row: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     arguments: Arrays,
-    results: Arrays,
+    expected: Arrays,
 ) -> CompileError:
-    """Return the error for a call with wrong results: verdicts, and the first wrong op.
+    """Return the error for a call that failed `verdicts`, with the first op at fault.
 
     Args:
         checked: the entry.
         item: that it was called with.
         variant: of the entry.
-        row: the verdict on each result.
+        verdicts: on each result.
         arguments: of the call.
-        results: that it should have, by the reference evaluator.
+        expected: the results by the reference evaluator.
     """
-    where, begins = place_of(checked, variant, arguments, results)
-    lines = [f"  FAIL {each}" for each in row if not each.passed]
+    where, begins = place_of(checked, variant, arguments, expected)
+    lines = [f"  FAIL {each}" for each in verdicts if not each.passed]
     wrong = "\n".join([*lines, f"  {begins}"])
     return CompileError(
         "self-check",

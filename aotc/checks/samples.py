@@ -84,8 +84,8 @@ class CheckItem:
         )
 
     def with_first_shown(self) -> CheckItem:
-        """Return the item with masks, integer ones too, that show the first
-        position.
+        """Return the item with masks that show the first position; integers that may be
+        masks are 0 and 1.
         """
         is_small = self.integers is IntegerRange.SMALL
         integers = IntegerRange.BITS if is_small else self.integers

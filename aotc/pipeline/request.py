@@ -257,7 +257,7 @@ class Request:
 
 
 def _require_budget(seconds: float | None, file: Path | None) -> None:
-    """Raise for `--tune` without a tuning file, or with an invalid time."""
+    """Raise for `--tune` without a tuning file, or with a negative or infinite time."""
     if seconds is None:
         return
     if file is None:

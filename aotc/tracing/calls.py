@@ -295,7 +295,7 @@ def _number(value: object) -> object:
 
 
 def _truth(value: object) -> bool:
-    """Return a scalar as a bool; raise _Misfit for others."""
+    """Return a boolean scalar as a bool; raise _Misfit for others, numbers too."""
     value = _scalar(value)
     return bool(_require(isinstance(value, bool), value))
 

@@ -76,8 +76,9 @@ class _Conditions:
 
     @classmethod
     def of(cls, demands: Iterable[Demand], given: Collection[str]) -> _Conditions:
-        """Build the conditions that demands leave once the targets `given` are there,
-        merging equal ones.
+        """Return the conditions for those devices that no `given` target serves.
+
+        Each demand is of a group of devices; equal conditions are merged.
         """
         needs, limits = set(), set()
         for demand in demands:

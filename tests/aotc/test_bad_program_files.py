@@ -147,6 +147,7 @@ def test_a_function_that_calls_itself_is_refused():
 DERIVED = """
 import aotc
 import aotc.numpy as np
+from aotc import control
 
 
 @aotc.custom_vjp
@@ -163,6 +164,12 @@ def f(x, n):
         return np.sum(cut(x)) * np.sum(n).astype("float32")
 
     return aotc.grad(loss)(x, n), aotc.vmap(lambda row: np.sin(row).sum())(x)
+
+
+@aotc.entry(x=aotc.Spec((4, 3)), n=aotc.Spec((), "i32"))
+def h(x, n):
+    total, _ = control.scan(lambda c, row: (c + row, c), x[0], x)
+    return control.switch(n, [np.sin, np.cos], total)
 """
 
 VJP = "graph.vjp = {of = @f.loss, wrt = array<i64: 0>}"
@@ -191,6 +198,12 @@ VJP = "graph.vjp = {of = @f.loss, wrt = array<i64: 0>}"
         (r"backward = @[\w.]+", "backward = @f.loss", "its backward of .* takes"),
         (r"size = #map\d*", "size = affine_map<() -> (5)>", "graph.batch of .* takes"),
         (r"size = #map\d*", "size = affine_map<() -> ()>", "expected one size"),
+        ('kind = "scan"', 'kind = "scam"', "kind of switch, while, scan; got 'scam'"),
+        ("[@h.lambda]", "[@h.sin, @h.cos]", "expected 1 functions of a scan; got 2"),
+        ("[@h.sin, @h.cos]", "[]", "expected one or more functions of a switch; got 0"),
+        ("[@h.sin, @h.cos]", "[@h.sin, @no_h]", "'no_h', which the module does not"),
+        ("carries = 1", "carries = -1", "expected carries of 0 or more; got -1"),
+        ("length = #map\\d*", "length = affine_map<() -> ()>", "expected one length"),
     ],
 )
 def test_what_stands_for_a_function_must_fit_it(tmp_path, old, new, words):
@@ -198,7 +211,7 @@ def test_what_stands_for_a_function_must_fit_it(tmp_path, old, new, words):
     (tmp_path / "f.py").write_text(DERIVED)
     build(tmp_path / "f.py", dump=tmp_path, stop_after="graph")
     ir = tmp_path / "graph.mlir"
-    text, count = re.subn(old, new, ir.read_text())
+    text, count = re.subn(old.replace("[@", r"\[@"), new, ir.read_text())
     assert count
     ir.write_text(text)
     words = words.replace("[", r"\[").replace("{", r"\{")

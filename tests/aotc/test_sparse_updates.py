@@ -74,8 +74,12 @@ def test_more_memory_lets_layers_learn_from_the_last_to_the_first():
     def names(memory):
         return [*nn.sparse_update(network, memory=memory).init(PARAMS, X)]
 
-    head = 4 * PARAMS["head"]["kernel"].nbytes + ROW + 2 * (32 * 3 * 4)
+    # the weight, its gradient and two moments; what is multiplied by it; the result
+    head = 4 * PARAMS["head"]["kernel"].nbytes + ROW + 32 * 3 * 4
     assert names(head) == ["head.kernel"]
+    with pytest.raises(InputError) as caught:
+        names(head - 1)
+    assert caught.value.code == "no-layers"
     assert names(head + 4 * ROW) == ["block_3.bias", "head.kernel"]
     assert [*names("1MB")] == [*nn.sparse_update(network).init(PARAMS, X)]
     counts = [len(names(n * ROW)) for n in range(2, 24)]

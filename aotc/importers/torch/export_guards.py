@@ -218,8 +218,9 @@ def _as_condition_text(text: str) -> str:
 
 
 def _guard_frames(program: ExportedProgram) -> dict[str, FrameSummary]:
-    """Return the stack frame of each guard by its code; none for a program from
-    a file.
+    """Map each guard's code to the frame that made it, the model's or PyTorch's own.
+
+    {} for a program from a file.
     """
     env = _shape_env(program)
     if env is None:

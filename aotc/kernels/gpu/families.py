@@ -109,7 +109,7 @@ class _Planning:
     precision: str = "ieee"
 
     def plan(self, op: GraphOp, machine: Gpu) -> Any:
-        """Return the schedule for an op on a chip; None where there is no kernel."""
+        """Return an op's schedule by this form of kernels; None if it has none."""
         is_known = self.precision in ("ieee", machine.relaxed)
         if not (is_known and self._is_apt(op)):
             return None

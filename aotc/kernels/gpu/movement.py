@@ -175,7 +175,7 @@ def operands_of(ops: Sequence[GraphOp]) -> list[Value]:
 
 
 def plan(op: GraphOp, machine: Gpu, term_of_ops: TermOf) -> ElementTile | None:
-    """Return the schedule of an op that moves elements, with ops before it, or None.
+    """Schedule an op with those before it, if one of them moves elements; else None.
 
     Args:
         op: the last one.

@@ -125,7 +125,7 @@ def factor_orders(
 
 
 def numbers_products(op: DotGeneral, machine: Machine) -> bool:
-    """Return whether a product that sums over images is better computed for each image.
+    """Return whether a sum over images is better computed as one product per image.
 
     So is the gradient of the kernel of a convolution of few channels: its tiles read
     all images and what flows back, which do not stay in the second cache, again and

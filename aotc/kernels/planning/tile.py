@@ -302,7 +302,14 @@ def _most_vectors(geometry: ConvolutionGeometry, machine: Machine) -> int:
 def _rows_to_try(
     geometry: ConvolutionGeometry, vectors: int, machine: Machine, terms: int
 ) -> Iterator[int]:
-    """Yield the numbers of rows of tiles whose sums fit the registers."""
+    """Yield the rows per tile to try, rising: even splits whose sums fit the registers.
+
+    Args:
+        geometry: of the windows.
+        vectors: of a row's sums.
+        machine: that computes them.
+        terms: of a sum that are multiplied at a time.
+    """
     width, mma = _run_length(geometry), multiplier(geometry, machine, terms)
     spare = mma.spare + (vectors + 1 if mma.offset else 0)  # its sums, and its vector
     if widens(geometry, mma):

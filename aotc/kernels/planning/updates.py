@@ -59,7 +59,7 @@ def plan(op: GraphOp, machine: Machine) -> UpdateBlocks:
 
 
 def workgroups(op: GraphOp, schedule: UpdateBlocks) -> tuple[int, int]:
-    """Return the numbers of workgroups: one for each block of each part, and 1."""
+    """Return the workgroup counts of a region: the blocks of all parts together, 1."""
     region = op.operation.block.owner.opview
     return sum(block_count(x, schedule.block) for x in parts_of(region)), 1
 

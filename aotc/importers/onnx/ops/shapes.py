@@ -85,19 +85,13 @@ def tile(x: Array, repeats: Known, axis: Known | None = None) -> Array:
 
 def range_(start: Known, limit: Known, delta: Known) -> Array:
     """Return the vector `start`, `start + delta`, … before the limit."""
-    first, last, step = (integers_or_floats(x) for x in (start, limit, delta))
+    first, last, step = (only_number(x) for x in (start, limit, delta))
     dtype = _dtype_of(start, limit, delta)
     if all(isinstance(x, float) for x in (first, last, step)):
         count = max(math.ceil((last - first) / step), 0)
         line = np.multiply(np.astype(np.arange(count), dtype), step)
         return np.add(line, first)
     return np.arange(first, last, step, dtype)
-
-
-def integers_or_floats(x: Known) -> Any:
-    """Return the first element, as a Python number or a size."""
-    value = x.reshape(-1)[0]
-    return value.item() if hasattr(value, "item") else value
 
 
 def _dtype_of(*known: Known) -> Any:

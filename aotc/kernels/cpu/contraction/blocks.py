@@ -56,19 +56,19 @@ class BlockScaleReader:
         is_signed = Tensor.of(nested.q).dtype == "i8"
         return cls(tile, memory, factors, sizes[0] // sizes[1], is_signed)
 
-    def load(self, right: Value, number: Value, count: int) -> Values:
-        """Emit the loads of a block's scales, as f32 vectors of columns.
+    def load(self, panel_begin: Value, number: Value, count: int) -> Values:
+        """Emit the loads of a block's scales or offsets, as f32 vectors of columns.
 
         Args:
-            right: where the panel begins, in integers of the weight.
+            panel_begin: where it begins, in integers of the weight.
             number: of the block.
             count: of the vectors.
         """
-        found = self._load(self.memory, self._place(right, number), count)
+        found = self._load(self.memory, self._place(panel_begin, number), count)
         if self.factors is None:
             return found
         group = arith.divui(number, index(self.together))
-        at = self._place(right, group, self.together)
+        at = self._place(panel_begin, group, self.together)
         factors = self._load(self.factors, at, count)
         floats = map(self._as_floats, found)
         return [*map(arith.mulf, floats, factors)]

@@ -12,14 +12,14 @@ from aotc.importers.common.padded.values import (
 )
 from aotc.importers.onnx.calling import Imports
 from aotc.importers.onnx.ops import shapes
-from aotc.importers.onnx.values import Known
+from aotc.importers.onnx.values import Known, only_number
 
 
 def range_(start: Known, limit: Known, delta: Known) -> Value:
     """Return the vector `start, start + 1, …` below the limit; data-dependent
     length.
     """
-    first, last, step = (shapes.integers_or_floats(x) for x in (start, limit, delta))
+    first, last, step = (only_number(x) for x in (start, limit, delta))
     if step != 1:
         refuse("a range with a step whose end depends on values", "multiply the range")
     length = cutting.length_between(first, last)
