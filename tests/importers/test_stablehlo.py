@@ -397,6 +397,13 @@ func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
 """
 
 
+@pytest.mark.parametrize("steps", [-1, 0, 1, 2])
+def test_a_counted_loop_makes_as_many_steps_as_it_says(steps):
+    text = LOOP.replace("dense<4>", f"dense<{steps}>")
+    found = run(text, X[1])
+    np.testing.assert_allclose(found, X[1] ** (1 + max(steps, 0)), rtol=1e-6)
+
+
 def test_a_counted_loop_has_reverse_mode():
     network = aotc.from_stablehlo(LOOP)
 

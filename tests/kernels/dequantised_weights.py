@@ -51,6 +51,7 @@ FORMATS = {
     "scaled_fives": Format(5, 32, "u1", "minima", True, rows=7, depth=512, together=8),
     "scaled_sixes": Format(6, 16, is_turned=True, depth=512, together=16),
     "scaled_bytes": Format(8, 32, is_turned=True, rows="n", together=2),
+    "halves_32_minima": Format(4, 32, "u1", "minima", rows=3, depth=384),  # 12 blocks
 }
 # of one left operand: query, key and value, of halves, and a gate and its values
 JOINED = {
