@@ -10,7 +10,8 @@ what is computed in the sizes of a call (`not-padded`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from aotc import importers
 from aotc.backend import require_compiler
 from aotc.dialects.calls.padded_entries import CUT
 from aotc.dialects.functions.functions import functions_of
+from aotc.dialects.functions.fusion import is_region
 from aotc.dialects.graph import where_of
 from aotc.dialects.limits import graph_ops, refusals
 from aotc.dialects.plain import plain_of
@@ -154,9 +156,11 @@ def _run_passes(program: Program, targets: Sequence[Target], survey: Survey) -> 
     for stage in PASS_STAGES[done:]:
         if stage.name == "regions":
             _note_targets(module, targets, survey)
-            _note_ops(module, survey)
+            fused = _fused_modules(program, targets)
+            _note_decomposed([*fused.values()] or [module], survey)
+            _note_approximated(module, survey)
             _note_cut_ops(module, survey)
-            _note_kernels(program, targets, survey)
+            _note_kernels(program, fused, survey)
         try:
             run_passes(module, stage.passes(program.level, program.without))
         except SetupError:  # such as a folder of AOTC_DUMP that cannot be written
@@ -172,19 +176,29 @@ def _note_targets(module: Module, targets: Sequence[Target], survey: Survey) -> 
         survey.refuse(op, error)
 
 
-def _note_kernels(program: Program, targets: Sequence[Target], survey: Survey) -> None:
-    """Record the products that are left to IREE's code generation, each once."""
+def _fused_modules(program: Program, targets: Sequence[Target]) -> dict[Target, Module]:
+    """Return a copy of the module for each target, with regions for kernels; {} if the
+    build makes none.
+    """
     passes = all_passes(program.level, program.without)
     fusing = [each for each in passes if isinstance(each, FuseRegions)]
-    if not fusing:
-        return
-    counts: dict[tuple[str, str, str], dict[str, int]] = {}
-    for target in targets:
-        capabilities = capabilities_of(target)
+    found: dict[Target, Module] = {}
+    for target in targets if fusing else ():
         unit = Unit(program).fork(target)
         run_passes(unit, fusing, silently=True)
+        found[target] = unit.module
+    return found
+
+
+def _note_kernels(
+    program: Program, fused: Mapping[Target, Module], survey: Survey
+) -> None:
+    """Record the products that are left to IREE's code generation, each once."""
+    counts: dict[tuple[str, str, str], dict[str, int]] = {}
+    for target, module in fused.items():
+        capabilities = capabilities_of(target)
         refused = refusals_in(
-            unit.module, capabilities, folds_weights=folds_parameters(program)
+            module, capabilities, folds_weights=folds_parameters(program)
         )
         for found in refused.values():
             for each in found:
@@ -207,12 +221,26 @@ def _note_cut_ops(module: Module, survey: Survey) -> None:
                 survey.note("not-padded", each["op"], why, each["where"] or each["op"])
 
 
-def _note_ops(module: Module, survey: Survey) -> None:
-    """Record ops that are decomposed or whose results are approximations."""
+def _note_decomposed(modules: Sequence[Module], survey: Survey) -> None:
+    """Record ops that are decomposed in some of the modules, as they have no kernel."""
+    counts = Counter[tuple[str, str]]()
+    for module in modules:
+        functions = functions_of(module).values()
+        outside = [each for each in functions if not is_region(each)]
+        counts |= Counter(
+            (name := f"graph.{type(op)._op_name}", where_of(op) or name)
+            for function in outside
+            for op in graph_ops(function)
+            if hasattr(type(op), "decompose") and not type(op).expands
+        )
+    for name, where in counts.elements():
+        survey.note("decomposed", name, "it is compiled as simpler ops", where)
+
+
+def _note_approximated(module: Module, survey: Survey) -> None:
+    """Record ops whose results are approximations."""
     for op in graph_ops(module):
-        name, kind = f"graph.{type(op)._op_name}", type(op)
-        where, caveat = where_of(op) or name, kind.caveat(op)
-        if hasattr(kind, "decompose") and not kind.expands:
-            survey.note("decomposed", name, "it is compiled as simpler ops", where)
+        caveat = type(op).caveat(op)
         if caveat is not None:
-            survey.note("approximated", name, caveat, where)
+            name = f"graph.{type(op)._op_name}"
+            survey.note("approximated", name, caveat, where_of(op) or name)

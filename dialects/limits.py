@@ -17,7 +17,7 @@ from aotc.dialects.graph import GraphOp, where_of
 from aotc.dialects.types import Tensor
 from aotc.errors import CompileError
 from aotc.machine.target import Target
-from aotc.mlir import Module, Operation, ir
+from aotc.mlir import Function, Module, Operation, ir
 
 FILE = Path(__file__).with_name("limits.json")
 
@@ -77,8 +77,8 @@ def refusals(
                 yield f"graph.{type(op)._op_name}", refusal
 
 
-def graph_ops(module: Module) -> list[GraphOp]:
-    """Return the graph ops of a module, those in loops and branches included."""
+def graph_ops(root: Module | Function) -> list[GraphOp]:
+    """Return the graph ops of a module or function, those in its regions included."""
     found: list[Any] = []
 
     def visit(operation: Operation) -> ir.WalkResult:
@@ -86,7 +86,7 @@ def graph_ops(module: Module) -> list[GraphOp]:
             found.append(operation.opview)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    root.operation.walk(visit)
     return found
 
 

@@ -10,6 +10,8 @@ another dispatch. What sums up is one of its own: `s @ s.T` is right.
 Note [sums of all of a product]: where a reduction goes over two axes of a product,
 whose sizes only calls decide (`mean(x @ x.T)`), IREE 3.13 merges both, wants the
 product on the stack, and refuses to compile. Behind a barrier there are two dispatches.
+So it is where two reductions do, one after the other (`trace(x @ x.T)`): there the
+second one is behind a barrier.
 
 Note [sums of sums]: on llvm-cpu, IREE 3.13 merges a sum with another that reads its
 result. If the second goes over an axis of symbolic size and one of fixed size, it
@@ -96,11 +98,11 @@ def values_read_in_two_ways(block: Block) -> set[Value]:
 
 
 def reductions_reduced_again(block: Block) -> set[Value]:
-    """Return results of reductions that another one reduces along a symbolic and a
-    fixed axis.
+    """Return results of reductions that IREE would merge with another that reads them,
+    and refuse.
 
-    See Note [sums of sums]. Where such a result is read to compute another one, that
-    stands for both.
+    See Note [sums of sums] and Note [sums of all of a product]. Where such a result is
+    read to compute another one, that stands for both.
     """
     reads, found = _reads_by_value(block), set[Value]()
     for op in block.operations:
@@ -110,24 +112,37 @@ def reductions_reduced_again(block: Block) -> set[Value]:
             root: made
             for root, ways in reads.get(op.x, {}).items()
             if isinstance(made := defining_op(root), Reduction)
-            and any(_goes_over_both(op, root, way) for way in ways)
+            and any(_is_refused(op, made, way, reads) for way in ways)
         }
         read = {value for made in roots.values() for value in reads.get(made.x, {})}
         found |= roots.keys() - read
     return found
 
 
-def _goes_over_both(op: Reduction, root: Value, way: _Axes) -> bool:
-    """Return whether a reduction goes over a symbolic and a fixed axis of a value that
-    it reads, whose long axes lie along those of `way`.
+def _is_refused(
+    op: Reduction, first: Reduction, way: _Axes, reads: dict[Value, _Ways]
+) -> bool:
+    """Return whether IREE refuses to merge a reduction with a first one that it reads.
+
+    Args:
+        op: the reduction that reads.
+        first: the one that is read.
+        way: where the long axes of the first one's result lie in what `op` reads.
+        reads: of the values of the block.
     """
-    shape = Tensor.of(root).shape
+    shape = Tensor.of(first.y).shape
     reduced = [
         shape[axis]
         for axis, now in zip(long_axes(shape), way, strict=True)
         if now in op.axes
     ]
-    return len({isinstance(size, int) for size in reduced}) > 1
+    if all(isinstance(size, int) for size in reduced):
+        return False
+    behind = map(defining_op, reads.get(first.x, {}))
+    is_all_of_a_product = _reduced_symbols(first) > 0 and any(
+        isinstance(made, DotGeneral) for made in behind
+    )
+    return is_all_of_a_product or any(isinstance(size, int) for size in reduced)
 
 
 def values_of_many_arguments(block: Block) -> set[Value]:
@@ -191,7 +206,7 @@ def products_reduced_over_symbols(block: Block) -> set[Value]:
     See Note [sums of all of a product].
     """
     reductions = [op for op in block.operations if isinstance(op, Reduction)]
-    reduced = [x for op in reductions if _reduces_symbols(op) for x in op.operands]
+    reduced = [x for op in reductions if _reduced_symbols(op) > 1 for x in op.operands]
 
     def is_merged(value: Value) -> bool:
         op = value.owner.opview
@@ -251,10 +266,10 @@ def _is_fused_with_others(value: Value) -> bool:
     return len(readers) > 1 or any(isinstance(each, Pad) for each in readers)
 
 
-def _reduces_symbols(op: Reduction) -> bool:
-    """Return whether a reduction goes over two or more axes of symbolic sizes."""
+def _reduced_symbols(op: Reduction) -> int:
+    """Return the number of axes of symbolic sizes that a reduction goes over."""
     shape = Tensor.of(op.x).shape
-    return sum(not isinstance(shape[axis], int) for axis in op.axes) > 1
+    return sum(not isinstance(shape[axis], int) for axis in op.axes)
 
 
 def _reads_by_value(block: Block) -> dict[Value, _Ways]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aotc.core import dtypes
 from aotc.dialects.types import Shape, Size
 from aotc.numpy.axes import one_axis
 from aotc.numpy.broadcasting import broadcast_shapes, broadcast_to, common
 from aotc.numpy.elementwise import less, maximum, where
 from aotc.numpy.positions import Maps, gather_at, integers, nonnegative_positions, read
 from aotc.tracing.array import Array
-from aotc.tracing.conversion import ArrayLike, lift, one_dtype
+from aotc.tracing.conversion import ArrayLike, astype, lift, one_dtype
 from aotc.tracing.source_locations import fail
 from aotc.tracing.tracing import emit
 
@@ -181,6 +182,8 @@ def choose(a: ArrayLike, choices: Sequence[ArrayLike], *, mode: str = "raise") -
     numbers, arrays = integers(a), common(*choices)
     if mode == "raise" and (numbers._data is not None and (numbers._data < 0).any()):
         fail("bad-index", "expected numbers of choices, from 0; got negative ones")
+    if dtypes.bits(numbers.dtype) < 32:  # there may be more choices than it counts
+        numbers = astype(numbers, "i32")
     if mode == "fill":
         numbers = where(less(numbers, 0), len(arrays), numbers)
     elif mode != "wrap":

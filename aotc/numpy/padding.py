@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from aotc.core import dtypes
+from aotc.dialects.lowering.conversion import integer_bounds
 from aotc.dialects.types import Shape, Size, SymbolicDim, bounds
 from aotc.numpy.broadcasting import broadcast_to
 from aotc.numpy.cutting import cut
@@ -90,6 +93,8 @@ def pad_with(
         fail("bad-argument", f"expected one number to pad {x.type} by; got {number}")
     widths: dict[str, Any] = {"low": low, "high": high, "interior": tuple(interior)}
     known = None if number._data is None else number._data.item()
+    if known is not None and x.dtype in dtypes.INTEGERS:
+        known = _as_integer(known, x.dtype)
     # The op has the value as an f64, which would round large integers.
     is_rounded = isinstance(known, int) and int(float(known)) != known
     if known is not None and not is_rounded:
@@ -97,6 +102,16 @@ def pad_with(
     filled = emit("pad", x, **widths, value=0.0)
     inside = emit("pad", broadcast_to(lift(True), x.shape), **widths, value=0.0)
     return where(inside, filled, astype(number, x.dtype))
+
+
+def _as_integer(number: float, dtype: str) -> int:
+    """Return a number cast to an integer dtype as `astype` does: toward zero and
+    saturating, NaN as 0.
+    """
+    if math.isnan(number):
+        return 0
+    low, high = integer_bounds(dtype)
+    return int(min(max(number, low), high))
 
 
 # ---- elements of the array itself ---------------------------------------------------

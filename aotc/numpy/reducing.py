@@ -60,11 +60,15 @@ def apply_where(x: Array, where: ArrayLike | None, neutral: ArrayLike) -> Array:
 
 def lowest(dtype: str) -> float | int:
     """Return the neutral element of the maximum in a dtype."""
+    if dtype == "bool":
+        return False
     return -math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[0]
 
 
 def highest(dtype: str) -> float | int:
     """Return the neutral element of the minimum in a dtype."""
+    if dtype == "bool":
+        return True
     return math.inf if dtypes.is_float(dtype) else integer_bounds(dtype)[1]
 
 

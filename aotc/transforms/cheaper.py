@@ -13,7 +13,12 @@ from aotc.core import dtypes
 from aotc.core.pytree import flatten
 from aotc.dialects import OPS, context
 from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WIDE, as_tuple
-from aotc.dialects.rules.mixing import kind_of, kind_of_constant, nearest_finite
+from aotc.dialects.rules.mixing import (
+    kind_of,
+    kind_of_constant,
+    kind_of_padding,
+    nearest_finite,
+)
 from aotc.tracing.array import Array
 from aotc.tracing.bodies import returned_arrays
 from aotc.tracing.conversion import astype, lift
@@ -75,6 +80,8 @@ class Cheaper(Executing):
         """
         given = [self._variants(array) for array in operands]
         kind = kind_of(OPS[name], given, self.compute)
+        if name == "pad":
+            kind = kind_of_padding(kind, float(attributes["value"]), self.compute)
         with context():
             types = OPS[name].infer(*(array.type for array in operands), **attributes)
         with enter_scope(self.parent):

@@ -186,21 +186,21 @@ def hides_by_choice(bias: Value) -> bool:
 
 def keeps_digits(bias: Value) -> bool:
     """Return whether `logsum` keeps its digits: no bias, or small numbers and -inf."""
-    return not Tensor.of(bias).rank or _is_moderate(bias)
+    return not Tensor.of(bias).rank or is_moderate(bias)
 
 
-def _is_moderate(value: Value) -> bool:
+def is_moderate(value: Value) -> bool:
     """Return whether all elements are known to be small numbers or -infinity."""
     op = defining_op(value)
     if isinstance(op, Constant):
         numbers = np.asarray(op.value).astype(np.float64)
         return bool(np.all((np.abs(numbers) <= _MODERATE) | (numbers == -np.inf)))
     if isinstance(op, Select):
-        return _is_moderate(op.on_true) and _is_moderate(op.on_false)
+        return is_moderate(op.on_true) and is_moderate(op.on_false)
     if isinstance(op, Tanh | Logistic):
         return True
     moves = Broadcast, Reshape, Transpose, Cast
-    return isinstance(op, moves) and _is_moderate(op.operands[0])
+    return isinstance(op, moves) and is_moderate(op.operands[0])
 
 
 @dataclass(frozen=True)

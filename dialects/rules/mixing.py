@@ -78,6 +78,18 @@ def kind_of_constant(value: object, compute: str) -> str:
     return WHOLE if np.array_equal(array, np.floor(array)) else WIDE
 
 
+def kind_of_padding(kind: str, value: float, compute: str) -> str:
+    """Return the kind of an op that pads by a number, given the kind of its operand.
+
+    WIDE in the place of LOW for a number that is no finite one near it in `compute`.
+    """
+    number = np.asarray(value, np.float32)
+    with np.errstate(over="ignore"):
+        rounded = number.astype(dtypes.to_numpy(compute))
+    is_kept = bool(np.isfinite(rounded)) and _comes_near(number, compute)
+    return WIDE if kind == LOW and np.isfinite(number) and not is_kept else kind
+
+
 def _comes_near(array: np.ndarray, compute: str) -> bool:
     """Return whether numbers rounded to `compute` lose no more than their last digits.
 

@@ -25,11 +25,17 @@ from aotc.dialects.functions.transform import Precision, derive
 from aotc.dialects.functions.walking import backward_slice, defining_op, walk
 from aotc.dialects.graph import FOLLOWS, GIVEN, LOW, WIDE, GraphOp, as_tuple
 from aotc.dialects.ops.attention import Attention
-from aotc.dialects.ops.attention_sums import keeps_digits
+from aotc.dialects.ops.attention_sums import is_moderate
 from aotc.dialects.ops.creation import Constant
 from aotc.dialects.ops.normalization import Softmax
+from aotc.dialects.ops.padding import Pad
 from aotc.dialects.ops.shape import Broadcast
-from aotc.dialects.rules.mixing import kind_of, kind_of_constant, nearest_finite
+from aotc.dialects.rules.mixing import (
+    kind_of,
+    kind_of_constant,
+    kind_of_padding,
+    nearest_finite,
+)
 from aotc.dialects.types import Tensor
 from aotc.mlir import Block, Function, Operation, Value, func
 from aotc.passes.sweeps.rules import rules_of_call
@@ -111,7 +117,7 @@ def _cast(value: Value, dtype: str, stays_finite: bool) -> Value:
         return found
     if isinstance(op, Constant) and not Tensor.of(value).rank:
         return b.constant(value=nearest_finite(np.asarray(op.value), dtype))
-    if stays_finite and not keeps_digits(value):
+    if stays_finite and not is_moderate(value):
         return _cast_finite(b, value, dtype)
     return b.cast(value, dtype=dtype)
 
@@ -156,6 +162,8 @@ def _write_op(
         kind = WIDE if kind == LOW and op.precision == FOLLOWS else kind
     if isinstance(op, Constant):
         kind = kind_of_constant(op.value, compute)
+    if isinstance(op, Pad):
+        kind = kind_of_padding(kind, op.value, compute)
     given = [each.read(kind) for each in operands]
     return as_tuple(op.rebuild(*given)), kind
 

@@ -183,6 +183,13 @@ def test_windows_have_gaps_and_padding():
     near(found, [0, 1, 3, 5])
 
 
+def test_padding_of_windows_of_truths_is_neutral():
+    x = np.array([True, False, False, True])
+    for function, wanted in (("max", [1, 1, 0, 1, 1]), ("min", [1, 0, 0, 0, 1])):
+        found = control.reduce_window(function, x, (2,), padding=[(1, 1)])
+        np.testing.assert_array_equal(np.asarray(found), np.array(wanted, bool))
+
+
 @pytest.mark.parametrize("function", ["min", "max"])
 def test_padding_of_windows_never_wins_over_the_largest_integers(function):
     x = np.array([2**63 - 1, 5, -(2**63)], "i8")

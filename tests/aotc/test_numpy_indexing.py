@@ -110,6 +110,14 @@ def test_numbers_of_no_choice_are_clipped_or_wrap(mode):
     refused_here("bad-index", anp.choose, numbers, choices)
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1"])
+def test_there_may_be_more_choices_than_a_narrow_dtype_counts(dtype):
+    numbers = np.array([0, 1, 127], dtype)
+    choices = [np.full(3, float(n), "f4") for n in range(300)]
+    for mode in ("clip", "wrap", "fill", "raise"):
+        same_elements(anp.choose(numbers, choices, mode=mode), [0.0, 1.0, 127.0])
+
+
 def test_computed_numbers_of_no_choice_are_clipped_or_filled():
     @entry(numbers=Spec((4,), "i32"), x=Spec((4,)))
     def chosen(numbers, x):

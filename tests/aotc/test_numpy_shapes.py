@@ -140,12 +140,22 @@ def test_padding_by_an_integer_that_no_f64_is_keeps_it():
         ("f8", 0.1),
         ("i4", np.array(2.5)),
         ("bool", np.bool_(True)),
+        ("bool", 0.5),
     ],
 )
 def test_padding_is_cast_to_the_dtype(dtype, value):
     x = numbered((2, 3)).astype(dtype)
     wanted = np.pad(x, 1, constant_values=value)
     same_elements(anp.pad(x, 1, constant_values=value), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "i8", "i32", "u32", "i64"])
+@pytest.mark.parametrize("value", [300.7, -5.5, 1e19, -np.inf, np.nan])
+def test_padding_of_integers_saturates_as_casts_do(dtype, value):
+    x = numbered((3,)).astype(dtypes.to_numpy(dtype))
+    found = np.asarray(anp.pad(x, 1, constant_values=value))
+    wanted = np.asarray(anp.astype(np.full(1, value), dtype))
+    np.testing.assert_array_equal(found, [wanted[0], *x, wanted[0]])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "i1", "f4"])

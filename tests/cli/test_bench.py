@@ -14,7 +14,7 @@ import pytest
 
 from aotc.artifacts.manifest import Code, Manifest
 from aotc.cli.main import main
-from aotc.errors import CompileError, InputError, SetupError
+from aotc.errors import AotcError, CompileError, InputError, SetupError
 from aotc.processes import asking
 from aotc.timing import dispatches, inputs, process
 from aotc.timing.messages import TimedBundle
@@ -304,11 +304,13 @@ def test_a_process_that_dies_is_told_with_its_signal(
     assert caught.value.code == "compiled-code-died"
 
 
-def test_an_error_in_the_process_that_times_names_its_bundle(shelf: Any) -> None:
-    key = Path(shelf.public_key).read_bytes()
-    with pytest.raises(InputError) as caught:
-        process.TimingProcess(TimedBundle(shelf.bundle(), "none", keys=(key,)))
-    assert caught.value.where == shelf.bundle()
+def test_an_error_in_the_process_that_times_names_its_bundle(
+    bundle: list[str],
+) -> None:
+    _, path, _, key = bundle
+    with pytest.raises(AotcError) as caught:
+        process.TimingProcess(TimedBundle(path, "none", keys=(key,)))
+    assert caught.value.where == path
 
 
 def test_percentiles_of_known_times() -> None:

@@ -105,6 +105,11 @@ def mean_of_all_of_a_product(x):
     return anp.mean(x @ x.T)  # which nothing else reads
 
 
+@program("b", 5)
+def sums_of_sums_of_a_product(x):
+    return anp.trace(x @ x.T), anp.sum(anp.exp(anp.sum(x @ x.T, 1) / 9))
+
+
 @program(2, "b", 5)
 def sums_of_batches_of_products(x):
     gram = x @ anp.swapaxes(x, 1, 2)

@@ -178,6 +178,8 @@ SUMS_OF_SUMS: dict[str, tuple[Function, Sequence[Any], int]] = {
     "fixed": (lambda x: anp.sum(x, 2), (4, 8, 16), 0),
     "one_axis": (lambda x: anp.sum(x, 1), ("n", 16), 0),
     "softmax": (lambda x: nn.softmax(x, 2), ("n", 8, 16), 0),
+    "product": (lambda x: anp.sum(x @ x.T, 1), ("n", 16), 1),
+    "product_by_a_weight": (lambda x: anp.sum(x @ x.T[:, :4], 1), (5, 16), 0),
 }
 
 

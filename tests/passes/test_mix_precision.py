@@ -421,6 +421,26 @@ def hiding(number):
 
 
 @pytest.mark.parametrize("compute", ["bf16", "f16"])
+@pytest.mark.parametrize("number", [LOWEST, -1e9])
+def test_numbers_that_hide_as_padding_or_computed_from_constants_stay_finite(
+    number, compute
+):
+    def padded(q, k):
+        return nn.softmax(anp.pad(q @ k.T, ((0, 1), (0, 2)), constant_values=number))
+
+    def computed(q, k):
+        return nn.softmax(anp.where(SEEN, q @ k.T, -anp.asarray(-number, "f32")))
+
+    for function in (padded, computed):
+        entry = aotc.entry(q=aotc.Spec((3, 4)), k=aotc.Spec((3, 4)))(function)
+        (exact,) = Built(entry)(q=QUERY, k=KEY)
+        (mixed,) = Built(entry, compute)(q=QUERY, k=KEY)
+        eager = aotc.mixed_precision(function, compute)(QUERY, KEY)
+        for found in (mixed, np.asarray(eager)):
+            np.testing.assert_allclose(found, exact, rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize("compute", ["bf16", "f16"])
 @pytest.mark.parametrize("number", [LOWEST, -1e9, -1e4])
 @pytest.mark.parametrize("way", hiding(LOWEST))
 def test_a_row_that_numbers_hide_as_a_whole_is_a_mean_as_in_f32(way, number, compute):
