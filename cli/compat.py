@@ -106,7 +106,10 @@ def _artifact(path: str, keys: tuple[str, ...], allow_unsigned: bool) -> Artifac
             path, lambda: read_bundle(path, trust(keys), allow_unsigned)
         )
     except VerificationError as error:
-        if error.where and error.where != path:  # a file of which of the bundles?
+        is_file = error.where and os.path.normpath(error.where) != os.path.normpath(
+            path
+        )
+        if error.where and is_file:  # of which of the bundles?
             error.where = os.path.join(path, error.where)
         raise
     return Artifact(path, bundle.manifest)

@@ -118,6 +118,8 @@ def _read(path: str, trust: Trust) -> tuple[Manifest, dict[str, Any]]:
         bundle = read_bundle(path, trust, allow_unsigned=True)
         manifest, key = bundle.manifest, bundle.key_id
     except VerificationError as problem:
+        if problem.code == "manifest-missing":
+            raise
         error = problem
         with files.open_root(Path(path)) as root:
             raw = files.read_small(root, FILE, strict_json.SIZE_LIMIT)

@@ -42,7 +42,7 @@ def comparable_targets(targets: Sequence[Target]) -> tuple[Target, ...]:
             "incompatible",
             f"nothing can be compared with the source, as no target runs here: "
             f"{left_out}",
-            hint="leave out --parity, or name a target of this machine as well",
+            hint="name a target of this machine, too; a build may leave --parity out",
         )
     if left_out:
         compared = ", ".join(map(str, found))
@@ -75,8 +75,8 @@ def comparable_entries(program: Program) -> list[Entry]:
             "needs-devices",
             "nothing can be compared with the source, as several devices compute each "
             f"entry together ({left_out}), and a comparison has one",
-            hint="leave out --parity; give parts of the network that need no other "
-            "device entries of their own, which are compared",
+            hint="give parts of the network that need no other device entries of their "
+            "own, which are compared; a build may leave out --parity",
         )
     if several:
         warnings.warn(

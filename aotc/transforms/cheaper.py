@@ -81,7 +81,9 @@ class Cheaper(Executing):
         given = [self._variants(array) for array in operands]
         kind = kind_of(OPS[name], given, self.compute)
         if name == "pad":
-            kind = kind_of_padding(kind, float(attributes["value"]), self.compute)
+            value = attributes["value"]
+            assert isinstance(value, float)
+            kind = kind_of_padding(kind, value, self.compute)
         with context():
             types = OPS[name].infer(*(array.type for array in operands), **attributes)
         with enter_scope(self.parent):

@@ -168,3 +168,17 @@ def test_inspect_does_not_let_a_bundle_command_the_terminal(
 def test_inspect_of_something_else_fails(shelf: Any) -> None:
     (shelf.folder / "notes.txt").touch()
     assert main(["inspect", str(shelf.folder)]) == 4
+
+
+@pytest.mark.parametrize("verb", ["inspect", "verify", "compat"])
+def test_a_folder_that_is_no_bundle_is_named_as_it_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    given = f"{tmp_path}/other/"
+    more = ["--self"] if verb == "compat" else []
+    assert main([verb, given, *more]) == 4
+    said = capsys.readouterr().err
+    assert "[manifest-missing]" in said
+    assert f"at {tmp_path}/other\n" in said.replace("other/\n", "other\n")

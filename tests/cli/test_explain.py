@@ -57,6 +57,26 @@ def test_every_entry_that_fails_is_found_with_its_line(explained):
         assert found[row]["places"] == ["model.py:15"]
 
 
+ATTENTION = """
+import aotc
+from aotc import nn
+
+@aotc.entry(x=aotc.Spec((1, 16, 2, 8)))
+def attended(x):
+    return nn.attention(x, x, x)
+"""
+
+
+@pytest.mark.parametrize(("target", "is_decomposed"), [("x86_64-v3", 0), ("vmvx", 1)])
+def test_ops_are_decomposed_where_a_target_has_no_kernel_for_them(
+    explained, target, is_decomposed
+):
+    arguments = "--format", "json", "--target", target
+    code, text = explained("model.py", ATTENTION, *arguments)
+    assert code == 0
+    assert ("decomposed graph.attention" in rows(text)) == is_decomposed
+
+
 def test_a_model_that_builds_is_told_with_exit_code_0(explained):
     good = MODEL.partition("@aotc")[0] + MODEL[MODEL.rindex("@aotc") :]
     code, text = explained("model.py", good)
