@@ -99,14 +99,14 @@ def test_explain_grows_as_the_graph():
 
 
 def test_explain_that_is_quadratic_is_found(monkeypatch):
-    known = explaining._note_ops
+    known = explaining._note_approximated
 
-    def note_ops(module, survey):
+    def note_approximated(module, survey):
         for function in functions_of(module).values():
             walk_for_each_op(function.regions[0].blocks)
         known(module, survey)
 
-    monkeypatch.setattr(explaining, "_note_ops", note_ops)
+    monkeypatch.setattr(explaining, "_note_approximated", note_approximated)
     assert is_growing(*[explained(size) for size in (6, 6, 12, 24)][1:])
 
 
